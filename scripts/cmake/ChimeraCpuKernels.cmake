@@ -1,0 +1,2 @@
+add_library(chimera_cpu INTERFACE)
+target_link_libraries(chimera_cpu INTERFACE chimera_ops)

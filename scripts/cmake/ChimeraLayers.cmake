@@ -1,0 +1,31 @@
+# chimera_layer(NAME DEPENDS target... PRIVATE target...): the target chimera_NAME from src/NAME/*.cpp.
+# Its public link line is what the layer may include; PRIVATE libraries stay in its source files.
+function(chimera_layer name)
+  cmake_parse_arguments(LAYER "" "" "DEPENDS;PRIVATE" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  if(NOT sources)
+    add_library(chimera_${name} INTERFACE)
+    target_link_libraries(chimera_${name} INTERFACE chimera_options ${LAYER_DEPENDS})
+    return()
+  endif()
+  add_library(chimera_${name} STATIC ${sources})
+  target_link_libraries(chimera_${name} PUBLIC ${LAYER_DEPENDS} chimera_options PRIVATE ${LAYER_PRIVATE})
+endfunction()
+
+# chimera_tests(FOLDER DEPENDS target... LABELS label...): one executable from tests/FOLDER/*.cpp, each Catch2
+# case a ctest of its own, named "FOLDER: case". Its working directory is the build folder of the tests.
+function(chimera_tests folder)
+  cmake_parse_arguments(TESTS "" "TIMEOUT" "DEPENDS;LABELS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+  if(NOT sources)
+    return()
+  endif()
+  string(REPLACE "/" "_" target "test_${folder}")
+  add_executable(${target} ${sources})
+  target_link_libraries(${target} PRIVATE chimera_test_support ${TESTS_DEPENDS} chimera_options)
+  if(NOT TESTS_TIMEOUT)
+    set(TESTS_TIMEOUT 300)
+  endif()
+  catch_discover_tests(${target} TEST_PREFIX "${folder}: "
+    PROPERTIES TIMEOUT ${TESTS_TIMEOUT} LABELS "${folder};${TESTS_LABELS}" SKIP_RETURN_CODE 77)
+endfunction()
