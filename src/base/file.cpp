@@ -181,15 +181,17 @@ void remove_tree(const Path& path) {
   ENSURE(!error, "cannot remove ", path.string(), ": ", error.message());
 }
 
-DirectoryLock::DirectoryLock(const Path& directory, const std::string& name, const std::string& what) {
+DirectoryLock::DirectoryLock(const Path& directory, const std::string& name,
+                             const std::string& what) {
   const Path path = directory / name;
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail_on("create the lock", path);
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
   const int error = errno;
   close(std::exchange(fd_, -1));
-  ENSURE(error != EWOULDBLOCK, what, " ", directory.string(), " is in use by another process (it holds ",
-         path.string(), "); wait for it to end, stop it, or choose another directory");
+  ENSURE(error != EWOULDBLOCK, what, " ", directory.string(),
+         " is in use by another process (it holds ", path.string(),
+         "); wait for it to end, stop it, or choose another directory");
   errno = error;
   fail_on("lock", path);
 }
@@ -205,7 +207,8 @@ std::vector<Path> expand_pattern(const std::string& pattern) {
   if (result == 0)
     for (std::size_t i = 0; i < matches.gl_pathc; ++i) out.emplace_back(matches.gl_pathv[i]);
   globfree(&matches);
-  ENSURE(result == 0 || result == GLOB_NOMATCH, "cannot read the directories of the pattern ", pattern);
+  ENSURE(result == 0 || result == GLOB_NOMATCH, "cannot read the directories of the pattern ",
+         pattern);
   ENSURE(!out.empty(), "no file matches ", pattern);
   return out;
 }

@@ -21,7 +21,8 @@ Json parse_json(std::string_view text, const std::string& name, JsonComments com
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key) {
       const auto key = value.get<std::string>();
-      ENSURE(keys.back().insert(key).second, name, ": the key \"", key, "\" stands twice in one object");
+      ENSURE(keys.back().insert(key).second, name, ": the key \"", key,
+             "\" stands twice in one object");
     }
     return true;
   };
@@ -30,7 +31,8 @@ Json parse_json(std::string_view text, const std::string& name, JsonComments com
                        comments == JsonComments::Allow);
   } catch (const Json::exception& e) {
     std::string what = e.what();
-    if (const auto bracket = what.find("] "); bracket != std::string::npos) what = what.substr(bracket + 2);
+    if (const auto bracket = what.find("] "); bracket != std::string::npos)
+      what = what.substr(bracket + 2);
     Fail(name, " is not valid JSON: ", what);
   }
 }

@@ -26,7 +26,8 @@ std::uint64_t feistel(std::uint64_t value, int half_bits, std::uint64_t seed, st
 }  // namespace
 
 Index permute_index(Index position, Index size, std::uint64_t seed, std::uint64_t epoch) {
-  ENSURE(position >= 0 && position < size, "sample position ", position, " is outside 0 to ", size - 1);
+  ENSURE(position >= 0 && position < size, "sample position ", position, " is outside 0 to ",
+         size - 1);
   const int bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size - 1)));
   const int half_bits = std::max(1, (bits + 1) / 2);
   auto value = static_cast<std::uint64_t>(position);

@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 
 TemporaryFolder::TemporaryFolder() {
   std::string pattern = (fs::temp_directory_path() / "chimera-test-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
+  if (mkdtemp(pattern.data()) == nullptr)
+    throw std::runtime_error("cannot make a temporary folder");
   path_ = pattern;
 }
 
@@ -79,8 +80,8 @@ CommandResult run_command(const std::string& command, int timeout_seconds) {
   result.out = slurp(out);
   result.err = slurp(err);
   if (result.exit_code == 124 || result.exit_code == 137)
-    throw std::runtime_error("timed out after " + std::to_string(timeout_seconds) + " s: " + command + "\n" +
-                             result.out + result.err);
+    throw std::runtime_error("timed out after " + std::to_string(timeout_seconds) +
+                             " s: " + command + "\n" + result.out + result.err);
   return result;
 }
 

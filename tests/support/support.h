@@ -20,10 +20,12 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// $CHIMERA_GOLDEN, else ../shared/golden beside the source tree, else tests/golden (the project's own small
-// fixture, with one line that the PyTorch references were not run). A set but missing folder is an error.
+// $CHIMERA_GOLDEN, else ../shared/golden beside the source tree, else tests/golden (the project's
+// own small fixture, with one line that the PyTorch references were not run). A set but missing
+// folder is an error.
 std::filesystem::path golden_folder();
-// A file of the data folder beside golden_folder(), such as gpt2.tiktoken; nothing where there is none.
+// A file of the data folder beside golden_folder(), such as gpt2.tiktoken; nothing where there is
+// none.
 std::optional<std::filesystem::path> shared_data(const std::string& name);
 
 std::filesystem::path source_folder();

@@ -1,6 +1,7 @@
 #pragma once
 // The one check vocabulary: ENSURE(condition, parts of a message...) and Fail(parts...).
-// A message says what is wrong, where, the value, and the way out. Libraries throw; main ends the job.
+// A message says what is wrong, where, the value, and the way out. Libraries throw; main ends the
+// job.
 #include <concepts>
 #include <initializer_list>
 #include <stdexcept>

@@ -13,13 +13,15 @@ namespace chimera {
 
 using Path = std::filesystem::path;
 
-// The whole of a regular file. Refuses directories, and files over `limit` bytes before reading them.
+// The whole of a regular file. Refuses directories, and files over `limit` bytes before reading
+// them.
 std::string read_file(const Path& path, Index limit);
 
 // Writes to a temporary file beside `path`, fsyncs, renames, fsyncs the directory: all or nothing.
 void write_file_atomically(const Path& path, std::string_view content);
 
-// A file being written. `close()` fsyncs; a destructor without close() leaves the bytes where they are.
+// A file being written. `close()` fsyncs; a destructor without close() leaves the bytes where they
+// are.
 class OutputFile {
  public:
   enum class Mode { Truncate, Append };
@@ -76,7 +78,8 @@ class DirectoryLock {
   int fd_ = -1;
 };
 
-// Files that match a shell pattern, sorted; a pattern without wildcards that names no file is an error.
+// Files that match a shell pattern, sorted; a pattern without wildcards that names no file is an
+// error.
 std::vector<Path> expand_pattern(const std::string& pattern);
 
 // 128-bit XXH3 of a byte stream as 32 hexadecimal digits: detects damage, is no signature.

@@ -1,6 +1,6 @@
 #pragma once
-// A worker's team is its thread's OpenMP team: oneDNN links libgomp, and a second kind of team would
-// oversubscribe the cores. Teams wait passively; see `ensure_passive_waiting`.
+// A worker's team is its thread's OpenMP team: oneDNN links libgomp, and a second kind of team
+// would oversubscribe the cores. Teams wait passively; see `ensure_passive_waiting`.
 #include "chimera/base/types.h"
 
 namespace chimera {
@@ -12,14 +12,16 @@ int available_cores();
 void set_team_size(int threads);
 int team_size();
 
-// Calls body(begin, end) on disjoint ranges that cover [0, n), one per thread of the calling thread's
-// team; ranges begin at multiples of `grain`, so the split depends on n, grain and the team size alone.
-// An exception in a range is rethrown here. Serial when n <= grain or the team is 1.
+// Calls body(begin, end) on disjoint ranges that cover [0, n), one per thread of the calling
+// thread's team; ranges begin at multiples of `grain`, so the split depends on n, grain and the
+// team size alone. An exception in a range is rethrown here. Serial when n <= grain or the team
+// is 1.
 template <class Body>
 void parallel_for(Index n, Index grain, const Body& body);
 
-// libgomp reads OMP_WAIT_POLICY when it is loaded: when it is unset, sets it to passive and executes the
-// program again, once. Call it first in main. (A spinning team makes an oversubscribed node crawl.)
+// libgomp reads OMP_WAIT_POLICY when it is loaded: when it is unset, sets it to passive and
+// executes the program again, once. Call it first in main. (A spinning team makes an oversubscribed
+// node crawl.)
 void ensure_passive_waiting(char** argv);
 
 namespace detail {

@@ -10,7 +10,8 @@ using namespace chimera;
 
 // Known-answer vectors of Random123's kat_vectors for philox4x32-10.
 TEST_CASE("philox4x32 gives the published values") {
-  CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) == PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) ==
+        PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   CHECK(philox4x32({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}) ==
         PhiloxBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
   CHECK(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
@@ -25,7 +26,8 @@ TEST_CASE("permute_index is a permutation for every size, and differs between ep
     CHECK(*seen.rbegin() == size - 1);
   }
   int moved = 0;
-  for (Index i = 0; i < 100; ++i) moved += permute_index(i, 100, 7, 0) != permute_index(i, 100, 7, 1);
+  for (Index i = 0; i < 100; ++i)
+    moved += permute_index(i, 100, 7, 0) != permute_index(i, 100, 7, 1);
   CHECK(moved > 80);
 }
 
