@@ -1,0 +1,119 @@
+#pragma once
+// Every piece of math, with its contract. The CPU implementation (kernels/cpu) is the
+// specification; other backends are tested against it. Outputs come first, then what is saved,
+// inputs, parameters, sizes. Letters: B samples, T tokens of a sample, R = B * T rows, C channels,
+// H heads, V vocabulary. Gradients of weights are always added to (dW +=); every other output is
+// overwritten, unless it says so.
+#include <memory>
+#include <string>
+
+#include "chimera/tensor/tensor.h"
+
+namespace chimera {
+
+enum class Write { Set, Add };
+enum class Transpose { No, Yes };
+
+// Which random mask: a function of placement-free things alone, so that any layout, recompute and
+// resume draw the same one. Element e of the sample (its position in the sample's own (T, C) or (H,
+// T, T) array) is kept when uniform(philox(key = seed, counter = {e / 4, sample low, sample high, 4
+// * layer + site}) word e % 4) >= probability; kept values are scaled by 1 / (1 - probability).
+enum class DropoutSite : int {
+  Embedding = 0,
+  Attention = 1,
+  AttentionResidual = 2,
+  MlpResidual = 3
+};
+struct Dropout {
+  float probability = 0;  // 0: off
+  std::uint64_t seed = 0;
+  Index first_sample = 0;  // global number of the first sample among the rows
+  int layer = 0;
+  DropoutSite site = DropoutSite::Embedding;
+};
+
+// One AdamW step (Loshchilov and Hutter, ICLR'19; decoupled decay, epsilon outside the root):
+// g = grad * grad_scale; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; p -= rate *
+// decay * p; p -= rate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon).
+struct AdamWStep {
+  float rate = 0, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, decay = 0;
+  float grad_scale = 1;
+  Index t = 1;  // counts from 1
+};
+
+enum class Gradient { None, InPlace };
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  // out (M, N) = or += a' (M, K) b' (K, N) + bias (N), where ' transposes as told; bias may be
+  // empty.
+  virtual void matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b,
+                      Write mode, Tensor bias = {}) = 0;
+  // dbias (N) += column sums of dy (R, N), rows added in ascending order.
+  virtual void bias_backward(Tensor dbias, Tensor dy) = 0;
+
+  // x (R, C) = dropout(wte[token] + wpe[row % T]); wte (V, C), wpe (P >= T, C), tokens I32 (R).
+  virtual void embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe, Index T,
+                                 const Dropout&) = 0;
+  // dwte (V, C) += and dwpe (P, C) += from dx (R, C), rows in ascending order. dwpe empty: fixed
+  // positions. dx is overwritten by the gradient before the dropout.
+  virtual void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens, Index T,
+                                  const Dropout&) = 0;
+
+  // y = gain * xhat + bias with xhat = (x - mean) * rstd per row. x, y (R, C); mean, rstd F32 (R).
+  virtual void layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain,
+                                 Tensor bias, float epsilon) = 0;
+  // With g = dy * gain: dx = or += rstd * (g - avg(g) - xhat * avg(g * xhat)).
+  virtual void layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
+                                        Tensor gain, Write mode) = 0;
+  // dgain += sum over rows of dy * xhat; dbias += sum of dy.
+  virtual void layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
+                                         Tensor dy, Tensor x) = 0;
+
+  // y = x * Phi(x), tanh approximation: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+  virtual void gelu_forward(Tensor y, Tensor x) = 0;
+  // dx = dy * gelu'(x); dx may be dy.
+  virtual void gelu_backward(Tensor dx, Tensor dy, Tensor x) = 0;
+
+  // Causal attention, tiled with online softmax: O(T) memory. out (B, T, C); lse F32 (B, H, T) the
+  // log-sum-exp of each row of scores; qkv (B, T, 3, C) with C = H * head size; scores scaled by
+  // 1 / sqrt(head size). Dropout acts on the probabilities.
+  virtual void attention_forward(Tensor out, Tensor lse, Tensor qkv, Index H, const Dropout&) = 0;
+  // dqkv (B, T, 3, C) from dout, out (B, T, C); delta F32 (B, H, T) is scratch.
+  virtual void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
+                                  Tensor qkv, Index H, const Dropout&) = 0;
+  // New rows of one sequence against a cache: qkv (R, 3, C) are the positions first … first + R -
+  // 1; their keys and values are stored into keys, values (P, C) and out (R, C) attends to
+  // positions 0 … own.
+  virtual void attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv, Index first,
+                                Index H) = 0;
+
+  // out = residual + dropout(branch); (B, T, C); out may be residual or branch.
+  virtual void residual_forward(Tensor out, Tensor residual, Tensor branch, const Dropout&) = 0;
+  // dbranch = mask * dout (the gradient of the residual is dout itself); dbranch may be dout.
+  virtual void residual_backward(Tensor dbranch, Tensor dout, const Dropout&) = 0;
+
+  // losses F32 (R): cross entropy of each row of logits (R, V) with its target I32 (R), uniform
+  // label smoothing s: (1 - s) * nll + s * mean over the vocabulary of -log p. With
+  // Gradient::InPlace logits become d(sum of losses * scale)/d(logits).
+  virtual void cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing,
+                             float scale, Gradient) = 0;
+
+  // param, m, v, grad F32, equal sizes.
+  virtual void adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWStep&) = 0;
+  // Sum of squares in double over blocks of 4,096 elements from the first on, blocks added in
+  // order: the same for any number of threads. Not finite when any element is not.
+  virtual double sum_squares(Tensor x) = 0;
+};
+
+// Vectorised for the instruction set found at start, on the calling thread's team.
+// `isa` forces one ("baseline", "avx2", "avx512"); "auto" takes the best that the machine has.
+std::unique_ptr<Ops> make_cpu_ops(const std::string& isa = "auto");
+// The instruction sets compiled in that this machine can run, best last; and the one "auto" takes.
+std::string cpu_isa_report();
+// Version of the library behind matmul, for the manifest: "oneDNN 2.6.3 (gomp)".
+std::string matmul_library();
+
+}  // namespace chimera

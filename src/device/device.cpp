@@ -1,0 +1,58 @@
+#include "chimera/device/device.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace chimera {
+namespace {
+
+class HostDevice final : public Device {
+ public:
+  std::string name() const override { return "cpu"; }
+  void* allocate(Index bytes) override {
+    void* memory =
+        std::aligned_alloc(kAlignment, static_cast<std::size_t>(round_up(bytes, kAlignment)));
+    ENSURE(memory != nullptr, "cannot allocate ", bytes,
+           " bytes of memory; use a smaller model, micro-batch or depth per node");
+    return memory;
+  }
+  void release(void* memory) noexcept override { std::free(memory); }
+  void zero(void* memory, Index bytes) override {
+    std::memset(memory, 0, static_cast<std::size_t>(bytes));
+  }
+  void copy_in(void* device, const void* host, Index bytes) override {
+    std::memcpy(device, host, static_cast<std::size_t>(bytes));
+  }
+  void copy_out(void* host, const void* device, Index bytes) override {
+    std::memcpy(host, device, static_cast<std::size_t>(bytes));
+  }
+
+ private:
+  static constexpr Index kAlignment = 64;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_host_device() { return std::make_unique<HostDevice>(); }
+
+Buffer::Buffer(Device& device, Index bytes)
+    : device_(&device), data_(static_cast<std::byte*>(device.allocate(bytes))), bytes_(bytes) {}
+
+Buffer::~Buffer() {
+  if (data_ != nullptr) device_->release(data_);
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : device_(other.device_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+}  // namespace chimera
