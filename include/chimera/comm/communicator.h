@@ -1,0 +1,72 @@
+#pragma once
+// One worker's endpoint of a transport. Messages are bytes; between two workers they match in the
+// order posted, per channel. Every wait has a deadline that ends the job, naming what was waited
+// for.
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "chimera/base/types.h"
+
+namespace chimera {
+
+// Another worker failed: the first error is reported by the transport, this one only unwinds.
+class Aborted : public Error {
+ public:
+  using Error::Error;
+};
+
+class Communicator {
+ public:
+  using Request = std::int64_t;  // of this endpoint; 0 is "nothing to wait for"
+  static constexpr int kChannels = 128;
+
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string transport() const = 0;  // "local", "mpi"
+
+  // The bytes must stay valid and untouched until the request is waited for. The receiver's span
+  // must have the sender's length: anything else is an Error on the receiver that names both.
+  // Neither call blocks, and neither allocates after the first use of a (peer, channel).
+  virtual Request send_start(int peer, int channel, std::span<const std::byte> bytes) = 0;
+  virtual Request recv_start(int peer, int channel, std::span<std::byte> bytes) = 0;
+  // Blocks (sleeping, never spinning for long) until done; `what` names the wait in the error after
+  // the deadline: "worker 2 waited 600 s for worker 1 in <what>". Throws Aborted when another
+  // worker failed.
+  virtual void wait(Request request, std::string_view what) = 0;
+
+  void send(int peer, int channel, std::span<const std::byte> bytes, std::string_view what) {
+    wait(send_start(peer, channel, bytes), what);
+  }
+  void recv(int peer, int channel, std::span<std::byte> bytes, std::string_view what) {
+    wait(recv_start(peer, channel, bytes), what);
+  }
+};
+
+// Runs body(endpoint) once per worker, each in a thread of its own with an OpenMP team of
+// `threads_per_worker`; returns when all are done. The first exception (that is not Aborted) wakes
+// all other waits with Aborted and is rethrown here, prefixed "worker R: " when there are several
+// workers.
+void run_local(int workers, double deadline_seconds, int threads_per_worker,
+               const std::function<void(Communicator&)>& body);
+
+// MPI. `mpi_built()` says whether this build has it; the others throw how to get it where it has
+// not.
+bool mpi_built();
+std::string mpi_library();  // "MPICH 4.0.2"
+// Whether this process was started by mpirun, srun or a relative, from their environment variables
+// (PMI_SIZE, OMPI_COMM_WORLD_SIZE, SLURM_STEP_NUM_TASKS): the number of processes they started,
+// else 0.
+int launched_processes();
+// Initialises MPI for the rest of the process; refuses when the launcher's number of processes
+// differs from MPI's world size (N singletons), with the way out. Returns this process's endpoint.
+// When `body` throws, the message is printed with the rank first, then MPI_Abort ends all ranks
+// with the error's exit code.
+void run_mpi(double deadline_seconds, int threads_per_worker,
+             const std::function<void(Communicator&)>& body);
+
+}  // namespace chimera
