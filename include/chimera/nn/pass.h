@@ -1,0 +1,41 @@
+#pragma once
+// What a layer is given: it owns no memory. Weights, gradients, activations and scratch are Flats
+// whose layouts the layers declared themselves, so any number of micro-batches, weight versions and
+// gradient accumulators can be in flight.
+#include "chimera/ops/ops.h"
+#include "chimera/tensor/layout.h"
+
+namespace chimera::nn {
+
+enum class Mode { Train, Evaluate };  // Evaluate: no dropout, no gradients
+
+// The samples of one micro-batch within a slot that may span several: views of their rows.
+struct SlotView {
+  Flat memory;
+  Index first = 0;    // first sample within the slot
+  Index samples = 0;  // B
+  Index T = 0;        // tokens per sample
+  // A region whose dimension 0 is rows (samples * T), or samples.
+  Tensor rows(const Region& r) const { return memory.at(r).rows(first * T, samples * T); }
+  Tensor per_sample(const Region& r) const { return memory.at(r).rows(first, samples); }
+};
+
+struct Pass {
+  Ops& ops;
+  Mode mode = Mode::Train;
+  Flat weights;         // of the stage
+  Flat gradients;       // accumulator of (pipe, stage)
+  Flat tied_weights;    // of the tied embedding matrix
+  Flat tied_gradients;  // accumulator of (pipe, use)
+  SlotView slot;
+  Flat workspace;
+  std::uint64_t dropout_seed = 0;
+  Index first_sample = 0;  // global number of the slot view's first sample
+  float loss_scale = 0;    // 1 / (tokens of the whole step)
+
+  Dropout dropout(float probability, int layer, DropoutSite site) const {
+    return {mode == Mode::Train ? probability : 0.0f, dropout_seed, first_sample, layer, site};
+  }
+};
+
+}  // namespace chimera::nn

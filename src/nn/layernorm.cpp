@@ -1,0 +1,30 @@
+#include "chimera/nn/layernorm.h"
+
+namespace chimera::nn {
+
+LayerNorm::LayerNorm(ParameterLayout& params, const std::string& prefix, Index C, int order,
+                     int depth, float epsilon)
+    : gain_(params.add(prefix + ".weight", {C},
+                       {.order = order, .depth = depth, .init = Init::Ones})),
+      bias_(params.add(prefix + ".bias", {C},
+                       {.order = order + 1, .depth = depth, .init = Init::Zeros})),
+      epsilon_(epsilon) {}
+
+LayerNorm::Saved LayerNorm::declare(Layout& slot, const std::string& name, Index rows) {
+  return {slot.add(name + ".mean", DType::F32, {rows}),
+          slot.add(name + ".rstd", DType::F32, {rows})};
+}
+
+void LayerNorm::forward(Pass& pass, Tensor y, Tensor x, Tensor mean, Tensor rstd) const {
+  pass.ops.layernorm_forward(y, mean, rstd, x, pass.weights.at(gain_), pass.weights.at(bias_),
+                             epsilon_);
+}
+
+void LayerNorm::backward(Pass& pass, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
+                         Write mode) const {
+  pass.ops.layernorm_backward_weight(pass.gradients.at(gain_), pass.gradients.at(bias_), mean, rstd,
+                                     dy, x);
+  pass.ops.layernorm_backward_input(dx, mean, rstd, dy, x, pass.weights.at(gain_), mode);
+}
+
+}  // namespace chimera::nn
