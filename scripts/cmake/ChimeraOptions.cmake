@@ -19,7 +19,7 @@ endif()
 
 add_library(chimera_options INTERFACE)
 target_include_directories(chimera_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
-target_compile_options(chimera_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+target_compile_options(chimera_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers
                        $<$<BOOL:${CHIMERA_WERROR}>:-Werror>)
 if(CHIMERA_SANITIZE)
   target_compile_options(chimera_options INTERFACE -fsanitize=${CHIMERA_SANITIZE} -fno-sanitize-recover=all

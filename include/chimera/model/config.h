@@ -1,0 +1,39 @@
+#pragma once
+// The shape of a GPT-2. Names follow Hugging Face's configuration.
+#include <string>
+#include <vector>
+
+#include "chimera/base/types.h"
+
+namespace chimera::model {
+
+struct ModelConfig {
+  Index n_layer = 0, n_head = 0, n_embd = 0, n_positions = 0, vocab_size = 0;
+  bool tied_embeddings = true;
+  std::string position_encoding = "learned";  // or "sinusoidal"
+  double embd_pdrop = 0.1, attn_pdrop = 0.1, resid_pdrop = 0.1;
+  double layer_norm_epsilon = 1e-5, initializer_range = 0.02;
+};
+
+// The published shapes by name (gpt2-124m, gpt2-350m, gpt2-774m, gpt2-1558m, gpt2-1.3b: the
+// paper's).
+struct Preset {
+  const char* name;
+  Index n_layer, n_head, n_embd, n_positions, vocab_size;
+  bool tied_embeddings;
+};
+const std::vector<Preset>& presets();
+const Preset* find_preset(const std::string& name);
+
+// Parameters of the whole model, each once; FLOPs of one training step per token are 6 per
+// parameter that is multiplied (all but position embeddings and, untied, the token embeddings) plus
+// attention: "full" 12 L C T, "half" 6 L C T (the causal triangle alone).
+Index parameter_count(const ModelConfig& config);
+double flops_per_token(const ModelConfig& config, Index T, bool causal_half);
+
+// Contiguous layers of each of `stages` stages: as even as possible, the remainder to the middle
+// stages, whose neighbours at the ends also hold an embedding or the head. Throws when stages >
+// layers.
+std::vector<Index> even_stage_layers(Index n_layer, Index stages);
+
+}  // namespace chimera::model
