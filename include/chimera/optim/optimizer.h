@@ -1,0 +1,40 @@
+#pragma once
+// AdamW with warm-up, decay schedules, layer-wise rates and clipping by the global norm.
+#include <string>
+
+#include "chimera/nn/params.h"
+#include "chimera/ops/ops.h"
+
+namespace chimera::optim {
+
+struct OptimizerConfig {
+  double learning_rate = 6e-4, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  double grad_clip = 1.0;  // 0: off
+  std::string clip_mode = "exact";
+  double label_smoothing = 0;
+  double layer_lr_decay = 1.0;
+};
+
+struct LrScheduleConfig {
+  std::string type = "cosine";  // cosine, linear, constant
+  Index warmup_steps = 0;
+  double min_learning_rate = 0;
+};
+
+// Rate at step s (from 0) of `steps`: peak (s + 1) / warmup while s < warmup; then with
+// r = (s - warmup) / (steps - warmup): cosine low + (peak - low)(1 + cos(pi r)) / 2, linear
+// low + (peak - low)(1 - r), constant peak; at and after `steps` cosine and linear stay at low.
+double learning_rate(Index step, Index steps, double peak, const LrScheduleConfig& schedule);
+
+// Factor of one parameter's rate: layer_lr_decay ^ (n_layer + 1 - depth).
+double layer_rate(const nn::Parameter& parameter, Index n_layer, double layer_lr_decay);
+
+// min(1, clip / (norm + 1e-6)); 1 when clip is 0.
+double clip_factor(double norm, double clip);
+
+// Applies step `t` (from 1) to every parameter that is not frozen. The Flats share params.layout.
+void adamw_step(Ops& ops, const nn::ParameterLayout& params, Flat weights, Flat m, Flat v,
+                Flat gradients, const OptimizerConfig& config, double rate, double grad_scale,
+                Index t, Index n_layer);
+
+}  // namespace chimera::optim

@@ -1,0 +1,47 @@
+#include "chimera/optim/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace chimera::optim {
+
+double learning_rate(Index step, Index steps, double peak, const LrScheduleConfig& schedule) {
+  const Index warmup = schedule.warmup_steps;
+  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  if (schedule.type == "constant") return peak;
+  const double low = schedule.min_learning_rate;
+  if (step >= steps) return low;
+  const double r = static_cast<double>(step - warmup) / static_cast<double>(steps - warmup);
+  if (schedule.type == "linear") return low + (peak - low) * (1 - r);
+  ENSURE(schedule.type == "cosine", "lr_schedule.type is ", schedule.type,
+         "; it is cosine, linear or constant");
+  return low + (peak - low) * (1 + std::cos(std::numbers::pi * r)) / 2;
+}
+
+double layer_rate(const nn::Parameter& parameter, Index n_layer, double layer_lr_decay) {
+  return std::pow(layer_lr_decay, static_cast<double>(n_layer + 1 - parameter.depth));
+}
+
+double clip_factor(double norm, double clip) {
+  return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
+}
+
+void adamw_step(Ops& ops, const nn::ParameterLayout& params, Flat weights, Flat m, Flat v,
+                Flat gradients, const OptimizerConfig& config, double rate, double grad_scale,
+                Index t, Index n_layer) {
+  for (const nn::Parameter& p : params.parameters) {
+    if (p.frozen) continue;
+    const AdamWStep step{
+        .rate = static_cast<float>(rate * layer_rate(p, n_layer, config.layer_lr_decay)),
+        .beta1 = static_cast<float>(config.beta1),
+        .beta2 = static_cast<float>(config.beta2),
+        .epsilon = static_cast<float>(config.epsilon),
+        .decay = p.decays() ? static_cast<float>(config.weight_decay) : 0.0f,
+        .grad_scale = static_cast<float>(grad_scale),
+        .t = t};
+    ops.adamw(weights.at(p.region), m.at(p.region), v.at(p.region), gradients.at(p.region), step);
+  }
+}
+
+}  // namespace chimera::optim
