@@ -106,7 +106,7 @@ Tensor Stage::head_weight(const Pass& pass) const {
 }
 
 Tensor Stage::head_gradient(const Pass& pass) const {
-  return config_.tied_embeddings ? pass.tied_gradients.at(tied_) : pass.gradients.at(*lm_head_);
+  return config_.tied_embeddings ? pass.tied_head_gradients.at(tied_) : pass.gradients.at(*lm_head_);
 }
 
 void Stage::embed(Pass& pass) const {
@@ -118,7 +118,7 @@ void Stage::embed(Pass& pass) const {
 
 void Stage::backward_embedding(Pass& pass) const {
   const Tensor dwte =
-      config_.tied_embeddings ? pass.tied_gradients.at(tied_) : pass.gradients.at(*wte_);
+      config_.tied_embeddings ? pass.tied_embedding_gradients.at(tied_) : pass.gradients.at(*wte_);
   const Tensor dwpe = config_.position_encoding == "learned" ? pass.gradients.at(*wpe_) : Tensor();
   pass.ops.embedding_backward(
       dwte, dwpe, gradient(pass.slot), tokens(pass.slot), pass.slot.T,

@@ -26,7 +26,7 @@ struct Pass {
   Flat weights;         // of the stage
   Flat gradients;       // accumulator of (pipe, stage)
   Flat tied_weights;    // of the tied embedding matrix
-  Flat tied_gradients;  // accumulator of (pipe, use)
+  Flat tied_embedding_gradients, tied_head_gradients;  // accumulators of (pipe, use)
   SlotView slot;
   Flat workspace;
   std::uint64_t dropout_seed = 0;

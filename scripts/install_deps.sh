@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that Chimera needs: scripts/install_deps.sh [build] [tests] [quickstart] (default: build).
+# As root or with sudo; otherwise prints the exact command and stops. Does nothing when all are there.
+set -euo pipefail
+
+build=(g++ cmake ninja-build pkg-config libdnnl-dev mpich libmpich-dev nlohmann-json3-dev libspdlog-dev
+       libcli11-dev libzstd-dev zlib1g-dev libxxhash-dev)
+tests=(catch2 python3 xz-utils zstd)
+quickstart=(bible-kjv jargon-text xz-utils)
+
+wanted=()
+for part in "${@:-build}"; do
+  case $part in
+    build) wanted+=("${build[@]}") ;;
+    tests) wanted+=("${tests[@]}") ;;
+    quickstart) wanted+=("${quickstart[@]}") ;;
+    *) echo "install_deps.sh: unknown part '$part'; known: build tests quickstart" >&2; exit 2 ;;
+  esac
+done
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "This is not Debian or a relative. Install the equivalents of: ${wanted[*]}" >&2
+  exit 1
+fi
+
+missing=()
+for package in "${wanted[@]}"; do
+  dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+install=(apt-get install -y --no-install-recommends "${missing[@]}")
+if [ "$(id -u)" -eq 0 ]; then
+  as_root=(env DEBIAN_FRONTEND=noninteractive)
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+  as_root=(sudo env DEBIAN_FRONTEND=noninteractive)
+else
+  echo "Missing packages: ${missing[*]}" >&2
+  echo "Install them and run this again:" >&2
+  echo "  sudo apt-get update && sudo ${install[*]}" >&2
+  exit 1
+fi
+echo "Installing: ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" "${install[@]}" -qq >/dev/null

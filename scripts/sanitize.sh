@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds the unit tests with sanitizers and runs them: scripts/sanitize.sh address,undefined | thread
+# One thread per team: libgomp's synchronisation is unknown to the thread sanitizer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kind=${1:?which sanitizers: address,undefined or thread}
+build=build-${kind%%,*}
+case $kind in
+  address*) targets=(test_unit_base test_unit_tokenizer test_unit_data test_unit_checkpoint test_unit_train test_kernels
+                     test_nn test_schedule test_comm test_fuzz) ;;
+  thread) targets=(test_comm test_parallel) ;;
+  *) echo "sanitize.sh: unknown sanitizers '$kind'" >&2; exit 2 ;;
+esac
+cmake -S . -B "$build" -G Ninja -DCHIMERA_WERROR=ON -DCHIMERA_TESTS=ON -DCHIMERA_BENCHMARKS=OFF \
+  -DCHIMERA_SANITIZE="$kind" >/dev/null
+cmake --build "$build" -j "$(nproc)" --target "${targets[@]}"
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+export ASAN_OPTIONS=detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
+for target in "${targets[@]}"; do
+  echo "-- $target"
+  (cd "$build/tests" && find . -name "$target" -type f -exec {} '~[slow]~[no-sanitizer]' \;) || exit 1
+done

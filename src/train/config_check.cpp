@@ -1,0 +1,115 @@
+// Combinations that cannot work, found before any compute and reported together.
+#include <numeric>
+
+#include "chimera/train/config.h"
+
+namespace chimera::train {
+namespace {
+
+class Problems {
+ public:
+  template <class... Parts>
+  void unless(bool fine, const Parts&... parts) {
+    if (!fine) list.push_back(concat(parts...));
+  }
+  std::vector<std::string> list;
+};
+
+void check_model(const Config& c, Problems& problems) {
+  const model::ModelConfig& m = c.model;
+  const std::pair<const char*, Index> needed[] = {{"n_layer", m.n_layer},
+                                                  {"n_head", m.n_head},
+                                                  {"n_embd", m.n_embd},
+                                                  {"n_positions", m.n_positions},
+                                                  {"vocab_size", m.vocab_size}};
+  for (const auto& [key, value] : needed)
+    problems.unless(value > 0, "model.", key, " is not set; set it, or model.preset");
+  if (m.n_head > 0 && m.n_embd > 0)
+    problems.unless(m.n_embd % m.n_head == 0, "model.n_embd is ", m.n_embd, ", which model.n_head ",
+                    m.n_head, " does not divide; the nearest multiple is ",
+                    std::max(m.n_head, m.n_embd / m.n_head * m.n_head));
+  if (m.n_head > 0 && m.n_embd % m.n_head == 0)
+    problems.unless(m.n_embd / m.n_head <= 256, "the head size (model.n_embd / model.n_head) is ",
+                    m.n_embd / m.n_head, "; at most 256 is supported: use more heads");
+  problems.unless(c.sequence_length() <= m.n_positions || m.n_positions == 0,
+                  "data.sequence_length is ", c.sequence_length(),
+                  ", longer than model.n_positions ", m.n_positions);
+}
+
+void check_parallel(const Config& c, Problems& problems) {
+  const ParallelConfig& p = c.parallel;
+  const Index D = p.depth, N = p.micro_batches, f = p.pipeline_pairs;
+  if (p.schedule == "chimera") {
+    problems.unless(D % 2 == 0, "parallel.depth is ", D,
+                    "; chimera needs an even depth (with an odd one the forwards of both",
+                    " directions meet in one slot): use ", D + 1 <= c.model.n_layer ? D + 1 : D - 1,
+                    " or schedule 1f1b");
+    if (D % 2 == 0)
+      problems.unless((D / 2) % f == 0, "parallel.pipeline_pairs is ", f,
+                      ", which does not divide depth / 2 = ", D / 2);
+  } else {
+    problems.unless(f == 1, "parallel.pipeline_pairs is ", f, "; schedule ", p.schedule,
+                    " has one direction: leave it at 1");
+  }
+  problems.unless(!p.split_backward,
+                  "parallel.split_backward is true; no schedule of this version splits the "
+                  "backward: set it to false");
+  problems.unless(!p.overlap_steps,
+                  "parallel.overlap_steps is true; no schedule of this version overlaps steps: set "
+                  "it to false");
+  problems.unless(
+      !p.gpu_aware_mpi,
+      "parallel.gpu_aware_mpi is true; this build computes on the cpu: set it to false");
+  problems.unless(
+      !c.precision.stochastic_rounding,
+      "precision.stochastic_rounding is true; it needs 16-bit weights: set it to false");
+  if (p.stage_layers.empty()) {
+    problems.unless(D <= c.model.n_layer, "parallel.depth is ", D, ", more stages than the ",
+                    c.model.n_layer, " layers of the model; use at most ", c.model.n_layer);
+  } else {
+    const Index sum = std::accumulate(p.stage_layers.begin(), p.stage_layers.end(), Index{0});
+    problems.unless(static_cast<Index>(p.stage_layers.size()) == D, "parallel.stage_layers has ",
+                    p.stage_layers.size(), " entries; parallel.depth is ", D);
+    problems.unless(sum == c.model.n_layer, "parallel.stage_layers adds up to ", sum,
+                    "; the model has ", c.model.n_layer, " layers");
+    for (const Index layers : p.stage_layers)
+      problems.unless(layers >= 1, "parallel.stage_layers has a stage of ", layers,
+                      " layers; every stage needs at least 1");
+  }
+  Index batch = 0;
+  problems.unless(!__builtin_mul_overflow(p.micro_batch_size * N, p.width, &batch),
+                  "the batch B * N * W overflows");
+}
+
+void check_run(const Config& c, Problems& problems) {
+  problems.unless(c.train.steps > 0, "train.steps is not set; say how many optimizer steps to run");
+  problems.unless(!c.data.train.empty(),
+                  "data.train is not set; name token shards made by `chimera data prepare`");
+  problems.unless(c.lr_schedule.min_learning_rate <= c.optimizer.learning_rate,
+                  "lr_schedule.min_learning_rate is ", c.lr_schedule.min_learning_rate,
+                  ", above optimizer.learning_rate ", c.optimizer.learning_rate);
+  problems.unless(c.train.steps == 0 || c.lr_schedule.warmup_steps <= c.train.steps,
+                  "lr_schedule.warmup_steps is ", c.lr_schedule.warmup_steps,
+                  ", more than train.steps ", c.train.steps);
+  problems.unless(c.train.sample_every == 0 || !c.data.tokenizer.empty(), "train.sample_every is ",
+                  c.train.sample_every, ", which needs data.tokenizer");
+  problems.unless(
+      !c.log.tensorboard,
+      "log.tensorboard is true; this version writes metrics.jsonl alone: set it to false");
+  problems.unless(c.log.trace_steps.empty(),
+                  "log.trace_steps is set; this version writes no traces: leave it empty");
+  problems.unless(c.train.freeze_below <= c.model.n_layer + 1, "train.freeze_below is ",
+                  c.train.freeze_below, "; the model's depths end at ", c.model.n_layer + 1);
+}
+
+}  // namespace
+
+std::vector<std::string> check_config(const Config& config) {
+  Problems problems;
+  check_model(config, problems);
+  check_parallel(config, problems);
+  check_run(config, problems);
+  return problems.list;
+}
+
+}  // namespace chimera::train
