@@ -1,43 +1,18 @@
 #include "chimera/model/stage.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "chimera/model/parameters.h"
 
 namespace chimera::model {
-namespace {
 
 using nn::Block;
-using nn::Init;
 using nn::SlotView;
-
-nn::BlockConfig block_config(const ModelConfig& m) {
-  const auto deviation = static_cast<float>(m.initializer_range);
-  return {.C = m.n_embd,
-          .H = m.n_head,
-          .epsilon = static_cast<float>(m.layer_norm_epsilon),
-          .attn_pdrop = static_cast<float>(m.attn_pdrop),
-          .resid_pdrop = static_cast<float>(m.resid_pdrop),
-          .deviation = deviation,
-          .residual_deviation = deviation / std::sqrt(2.0f * static_cast<float>(m.n_layer))};
-}
-
-// Position of a parameter in the whole model: wte 0, wpe 1, blocks, ln_f, lm_head.
-int order_of_block(Index layer) { return 2 + Block::kParameters * static_cast<int>(layer); }
-
-ParameterLayout& add_wte(ParameterLayout& params, const ModelConfig& m) {
-  params.add("transformer.wte.weight", {m.vocab_size, m.n_embd},
-             {.order = 0,
-              .depth = 0,
-              .init = Init::Normal,
-              .deviation = static_cast<float>(m.initializer_range)});
-  return params;
-}
-
-}  // namespace
 
 ParameterLayout tied_parameters(const ModelConfig& config) {
   ParameterLayout params;
-  return add_wte(params, config);
+  declare_wte(params, config);
+  return params;
 }
 
 Stage::Stage(const ModelConfig& m, const std::vector<Index>& layers, int stage, Index samples,
@@ -48,19 +23,10 @@ Stage::Stage(const ModelConfig& m, const std::vector<Index>& layers, int stage, 
       split_(split_backward) {
   const Index R = samples * T, C = m.n_embd;
   const nn::BlockConfig block = block_config(m);
-  const int depth_end = static_cast<int>(m.n_layer) + 1;
   if (m.tied_embeddings) tied_ = tied_parameters(m).parameters.front().region;
 
-  if (first_ && !m.tied_embeddings) wte_ = add_wte(params_, m).parameters.front().region;
-  if (first_) {
-    const bool learned = m.position_encoding == "learned";
-    wpe_ = params_.add("transformer.wpe.weight", {m.n_positions, C},
-                       {.order = 1,
-                        .depth = 0,
-                        .init = learned ? Init::Normal : Init::Sinusoidal,
-                        .deviation = static_cast<float>(m.initializer_range),
-                        .frozen = !learned});
-  }
+  if (first_ && !m.tied_embeddings) wte_ = declare_wte(params_, m);
+  if (first_) wpe_ = declare_wpe(params_, m);
   input_ = slot_.add("input", DType::F32, {R, C});
   gradient_ = slot_.add("gradient", DType::F32, {R, C});
   tokens_ = slot_.add("tokens", DType::I32, {R});
@@ -77,15 +43,9 @@ Stage::Stage(const ModelConfig& m, const std::vector<Index>& layers, int stage, 
   scratch_ = Block::declare_scratch(workspace_, block, samples, T);
   if (!last_) return;
 
-  const int order = order_of_block(m.n_layer);
-  ln_f_.emplace(params_, "transformer.ln_f", C, order, depth_end, block.epsilon);
+  ln_f_ = declare_ln_f(params_, m);
   norm_f_ = nn::LayerNorm::declare(slot_, "ln_f", R);
-  if (!m.tied_embeddings)
-    lm_head_ = params_.add("lm_head.weight", {m.vocab_size, C},
-                           {.order = order + 2,
-                            .depth = depth_end,
-                            .init = Init::Normal,
-                            .deviation = block.deviation});
+  if (!m.tied_embeddings) lm_head_ = declare_lm_head(params_, m);
   const Index chunk =
       std::clamp<Index>(kHeadChunkBytes / (m.vocab_size * size_of(DType::F32)), 1, R);
   Layout head;  // shares the workspace with the blocks' backward: never in use at the same time
@@ -106,7 +66,8 @@ Tensor Stage::head_weight(const Pass& pass) const {
 }
 
 Tensor Stage::head_gradient(const Pass& pass) const {
-  return config_.tied_embeddings ? pass.tied_head_gradients.at(tied_) : pass.gradients.at(*lm_head_);
+  return config_.tied_embeddings ? pass.tied_head_gradients.at(tied_)
+                                 : pass.gradients.at(*lm_head_);
 }
 
 void Stage::embed(Pass& pass) const {

@@ -115,4 +115,33 @@ void Block::backward_weight(Pass& pass, const Saved& saved, const Stash& stash,
   c_attn_.backward_weight(pass, stash_memory.rows(stash.d_qkv), s.rows(saved.ln1));
 }
 
+Block::DecodeScratch Block::declare_decode(Layout& w, const BlockConfig& config, Index rows) {
+  const Index C = config.C;
+  return {.norm = w.add("norm", DType::F32, {rows, C}),
+          .mean = w.add("mean", DType::F32, {rows}),
+          .rstd = w.add("rstd", DType::F32, {rows}),
+          .qkv = w.add("qkv", DType::F32, {rows, 3 * C}),
+          .branch = w.add("branch", DType::F32, {rows, C}),
+          .fc = w.add("fc", DType::F32, {rows, 4 * C})};
+}
+
+void Block::decode(Pass& pass, const DecodeScratch& scratch, Tensor x, Tensor keys, Tensor values,
+                   Index first) const {
+  const Index R = x.dim(0), C = config_.C;
+  const auto view = [&](const Region& r) { return pass.workspace.at(r).rows(0, R); };
+  const Tensor norm = view(scratch.norm), mean = view(scratch.mean), rstd = view(scratch.rstd),
+               qkv = view(scratch.qkv), branch = view(scratch.branch), fc = view(scratch.fc);
+  const Tensor x3 = x.reshaped({1, R, C}), branch3 = branch.reshaped({1, R, C});
+  ln_1_.forward(pass, norm, x, mean, rstd);
+  c_attn_.forward(pass, qkv, norm);
+  pass.ops.attention_cached(norm, keys, values, qkv.reshaped({R, 3, C}), first, config_.H);
+  attn_c_proj_.forward(pass, branch, norm);
+  pass.ops.residual_forward(x3, x3, branch3, {});
+  ln_2_.forward(pass, norm, x, mean, rstd);
+  c_fc_.forward(pass, fc, norm);
+  pass.ops.gelu_forward(fc, fc);
+  mlp_c_proj_.forward(pass, branch, fc);
+  pass.ops.residual_forward(x3, x3, branch3, {});
+}
+
 }  // namespace chimera::nn

@@ -23,9 +23,9 @@ struct SlotView {
 struct Pass {
   Ops& ops;
   Mode mode = Mode::Train;
-  Flat weights;         // of the stage
-  Flat gradients;       // accumulator of (pipe, stage)
-  Flat tied_weights;    // of the tied embedding matrix
+  Flat weights;                                        // of the stage
+  Flat gradients;                                      // accumulator of (pipe, stage)
+  Flat tied_weights;                                   // of the tied embedding matrix
   Flat tied_embedding_gradients, tied_head_gradients;  // accumulators of (pipe, use)
   SlotView slot;
   Flat workspace;

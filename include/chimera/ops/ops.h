@@ -73,6 +73,7 @@ class Ops {
                                          Tensor dy, Tensor x) = 0;
 
   // y = x * Phi(x), tanh approximation: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+  // y may be x.
   virtual void gelu_forward(Tensor y, Tensor x) = 0;
   // dx = dy * gelu'(x); dx may be dy.
   virtual void gelu_backward(Tensor dx, Tensor dy, Tensor x) = 0;
