@@ -54,6 +54,15 @@ class Block {
   void backward_weight(Pass& pass, const Saved& saved, const Stash& stash,
                        const SlotView& stash_memory) const;
 
+  // Generation: x (R, C) holds new rows of one sequence at positions first … and becomes their
+  // output; keys and values (P, C) are this block's cache.
+  struct DecodeScratch {
+    Region norm, mean, rstd, qkv, branch, fc;  // (R, C) (R) (R) (R, 3C) (R, C) (R, 4C)
+  };
+  static DecodeScratch declare_decode(Layout& workspace, const BlockConfig&, Index rows);
+  void decode(Pass& pass, const DecodeScratch& scratch, Tensor x, Tensor keys, Tensor values,
+              Index first) const;
+
  private:
   BlockConfig config_;
   int layer_;
