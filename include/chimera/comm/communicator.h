@@ -1,7 +1,7 @@
 #pragma once
-// One worker's endpoint of a transport. Messages are bytes; between two workers they match in the
-// order posted, per channel. Every wait has a deadline that ends the job, naming what was waited
-// for.
+// One worker's endpoint of a transport, for that worker's thread alone. Messages are bytes; between
+// two workers (or one and itself) they match in the order posted, per channel. Every wait has a
+// deadline that ends the job, naming what was waited for.
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -21,8 +21,9 @@ class Aborted : public Error {
 
 class Communicator {
  public:
-  using Request = std::int64_t;  // of this endpoint; 0 is "nothing to wait for"
-  static constexpr int kChannels = 128;
+  using Request = std::int64_t;                // of this endpoint; 0 is "nothing to wait for"
+  static constexpr int kChannels = 128;        // 0 … kChannels - 1 are the caller's
+  static constexpr int kTags = 2 * kChannels;  // OrderedSum sends sums on channel + kChannels
 
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
@@ -34,10 +35,13 @@ class Communicator {
   // Neither call blocks, and neither allocates after the first use of a (peer, channel).
   virtual Request send_start(int peer, int channel, std::span<const std::byte> bytes) = 0;
   virtual Request recv_start(int peer, int channel, std::span<std::byte> bytes) = 0;
-  // Blocks (sleeping, never spinning for long) until done; `what` names the wait in the error after
-  // the deadline: "worker 2 waited 600 s for worker 1 in <what>". Throws Aborted when another
-  // worker failed.
+  // Blocks (sleeping, never spinning for long) until done, and ends the request; `what` names the
+  // wait in the error after the deadline: "waited 600 s for worker 1 in <what>". Throws Aborted
+  // when another worker failed.
   virtual void wait(Request request, std::string_view what) = 0;
+  // Ends all requests of this endpoint, so that their buffers may be freed. With any left the job
+  // has failed: an exception is on its way, and the other workers get Aborted.
+  virtual void abandon() noexcept = 0;
 
   void send(int peer, int channel, std::span<const std::byte> bytes, std::string_view what) {
     wait(send_start(peer, channel, bytes), what);
@@ -47,10 +51,22 @@ class Communicator {
   }
 };
 
+// Owners of message buffers declare one after the buffers: an exception then ends the requests
+// first.
+class AbandonAtExit {
+ public:
+  explicit AbandonAtExit(Communicator& comm) : comm_(comm) {}
+  ~AbandonAtExit() { comm_.abandon(); }
+  AbandonAtExit(const AbandonAtExit&) = delete;
+
+ private:
+  Communicator& comm_;
+};
+
 // Runs body(endpoint) once per worker, each in a thread of its own with an OpenMP team of
-// `threads_per_worker`; returns when all are done. The first exception (that is not Aborted) wakes
-// all other waits with Aborted and is rethrown here, prefixed "worker R: " when there are several
-// workers.
+// `threads_per_worker` (one worker runs in the calling thread); returns when all are done. The
+// first exception (that is not Aborted) wakes all other waits with Aborted and is rethrown here,
+// with its exit code, prefixed "worker R: " when there are several workers.
 void run_local(int workers, double deadline_seconds, int threads_per_worker,
                const std::function<void(Communicator&)>& body);
 
@@ -62,11 +78,13 @@ std::string mpi_library();  // "MPICH 4.0.2"
 // (PMI_SIZE, OMPI_COMM_WORLD_SIZE, SLURM_STEP_NUM_TASKS): the number of processes they started,
 // else 0.
 int launched_processes();
-// Initialises MPI for the rest of the process; refuses when the launcher's number of processes
-// differs from MPI's world size (N singletons), with the way out. Returns this process's endpoint.
-// When `body` throws, the message is printed with the rank first, then MPI_Abort ends all ranks
-// with the error's exit code.
+// Initialises MPI for the rest of the process (call it once), runs body(endpoint) of this rank with
+// an OpenMP team of `threads_per_worker`, and finalises MPI when every rank's body has returned.
+// UsageError when the launcher's number of processes differs from MPI's world size (N singletons),
+// with the way out. When `body` throws, the message is printed with the rank first, then MPI_Abort
+// ends all ranks with the error's exit code: it does not return. Messages travel in chunks of at
+// most `chunk_bytes` (MPI counts are 32-bit).
 void run_mpi(double deadline_seconds, int threads_per_worker,
-             const std::function<void(Communicator&)>& body);
+             const std::function<void(Communicator&)>& body, Index chunk_bytes = Index{1} << 30);
 
 }  // namespace chimera

@@ -1,0 +1,70 @@
+#include "chimera/comm/collectives.h"
+
+#include <algorithm>
+#include <array>
+
+namespace chimera {
+
+void sum_over_ranks(Communicator& comm, int channel, std::span<double> values,
+                    std::string_view what) {
+  constexpr std::size_t kPiece = 512;
+  for (std::size_t first = 0; first < values.size(); first += kPiece) {
+    const std::span<double> piece = values.subspan(first, std::min(kPiece, values.size() - first));
+    if (comm.rank() != 0) {
+      comm.send(0, channel, std::as_bytes(piece), what);
+      continue;
+    }
+    std::array<double, kPiece> theirs;
+    const std::span<double> received(theirs.data(), piece.size());
+    for (int peer = 1; peer < comm.size(); ++peer) {
+      comm.recv(peer, channel, std::as_writable_bytes(received), what);
+      for (std::size_t i = 0; i < piece.size(); ++i) piece[i] += received[i];
+    }
+  }
+  broadcast(comm, channel, 0, std::as_writable_bytes(values), what);
+}
+
+// With ranks counted from the root: rank v > 0 receives from v minus its highest power of two, and
+// sends to v + 2^k for every 2^k above that power.
+void broadcast(Communicator& comm, int channel, int root, std::span<std::byte> bytes,
+               std::string_view what) {
+  const Index size = comm.size(), place = (comm.rank() - root + size) % size;
+  ENSURE(root >= 0 && root < size, "broadcast from worker ", root, " of ", size);
+  const auto rank_at = [&](Index at) { return static_cast<int>((at + root) % size); };
+  Index reach = 1;
+  while (reach <= place) reach *= 2;
+  if (place > 0) comm.recv(rank_at(place - reach / 2), channel, bytes, what);
+
+  std::array<Communicator::Request, 32> sends;
+  std::size_t count = 0;
+  for (; place + reach < size; reach *= 2)
+    sends[count++] = comm.send_start(rank_at(place + reach), channel, bytes);
+  for (std::size_t i = 0; i < count; ++i) comm.wait(sends[i], what);
+}
+
+void all_gather(Communicator& comm, int channel, std::span<const std::byte> mine,
+                std::span<std::byte> all, std::string_view what) {
+  const int size = comm.size(), rank = comm.rank();
+  ENSURE(all.size() == static_cast<std::size_t>(size) * mine.size(), "all_gather of ", size, " x ",
+         mine.size(), " bytes into ", all.size());
+  const auto part = [&](int owner) {
+    return all.subspan(static_cast<std::size_t>((owner + size) % size) * mine.size(), mine.size());
+  };
+  std::ranges::copy(mine, part(rank).begin());
+  for (int hop = 0; hop + 1 < size; ++hop) {
+    const auto send = comm.send_start((rank + 1) % size, channel, part(rank - hop));
+    comm.recv((rank - 1 + size) % size, channel, part(rank - hop - 1), what);
+    comm.wait(send, what);
+  }
+}
+
+void barrier(Communicator& comm, int channel, std::string_view what) {
+  const Index size = comm.size(), rank = comm.rank();
+  for (Index reach = 1; reach < size; reach *= 2) {
+    const auto send = comm.send_start(static_cast<int>((rank + reach) % size), channel, {});
+    comm.recv(static_cast<int>((rank - reach + size) % size), channel, {}, what);
+    comm.wait(send, what);
+  }
+}
+
+}  // namespace chimera

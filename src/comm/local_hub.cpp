@@ -1,0 +1,228 @@
+#include "local_hub.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace chimera {
+namespace {
+
+constexpr int kPostsPerWorker = 64;  // to begin with; more are made when more are outstanding
+
+std::chrono::steady_clock::duration duration_of(double seconds) {
+  ENSURE(seconds > 0, "a deadline of ", seconds,
+         " s is none; set parallel.timeout_seconds above 0");
+  constexpr double kThreeYears = 1e8;
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(std::min(seconds, kThreeYears)));
+}
+
+std::exception_ptr error_of(const std::string& message) {
+  return std::make_exception_ptr(Error(message));
+}
+
+}  // namespace
+
+LocalHub::LocalHub(int workers, double deadline_seconds)
+    : deadline_(duration_of(deadline_seconds)),
+      links_(static_cast<std::size_t>(Index{workers} * workers)),
+      workers_(static_cast<std::size_t>(workers)) {
+  posts_.reserve(static_cast<std::size_t>(Index{workers} * kPostsPerWorker));
+}
+
+LocalHub::Link& LocalHub::link(int source, int destination, int channel) {
+  std::vector<Link>& channels =
+      links_[static_cast<std::size_t>(Index{source} * workers() + destination)];
+  if (channels.empty()) channels.resize(Communicator::kTags);
+  return channels[static_cast<std::size_t>(channel)];
+}
+
+int LocalHub::take_post() {
+  if (free_ < 0) {
+    posts_.emplace_back();
+    return static_cast<int>(posts_.size()) - 1;
+  }
+  const int index = free_;
+  free_ = at(index).next;
+  return index;
+}
+
+void LocalHub::release(int index) {
+  Post& post = at(index);
+  --state_of(post.worker).requests;
+  post.state = State::Free;
+  ++post.generation;
+  post.next = free_;
+  free_ = index;
+}
+
+int LocalHub::find(int worker, Communicator::Request request) {
+  const Index index = (request & 0xffffffff) - 1;
+  ENSURE(index >= 0 && index < static_cast<Index>(posts_.size()), "there is no request ", request);
+  const Post& post = at(static_cast<int>(index));
+  ENSURE(post.state != State::Free && post.worker == worker && post.generation == request >> 32,
+         "worker ", worker, " waits for request ", request, ", which has ended or is not its own");
+  return static_cast<int>(index);
+}
+
+Communicator::Request LocalHub::post(int worker, int peer, int channel, Side side, std::byte* data,
+                                     Index bytes) {
+  ENSURE(peer >= 0 && peer < workers(), "there is no worker ", peer, ": they are 0 to ",
+         workers() - 1);
+  ENSURE(channel >= 0 && channel < Communicator::kTags, "there is no channel ", channel);
+  Lock lock(mutex_);
+  if (failed_worker_ >= 0) leave(lock, worker);
+  const int index = take_post();
+  const std::uint32_t generation = at(index).generation & 0x7fffffff;
+  at(index) = Post{State::Posted, side, worker, peer, data, bytes, generation, -1};
+  ++state_of(worker).requests;
+
+  const bool sends = side == Side::Send;
+  Link& queue = sends ? link(worker, peer, channel) : link(peer, worker, channel);
+  if (queue.first >= 0 && at(queue.first).side != side) {
+    const int partner = queue.first;
+    queue.first = at(partner).next;
+    const int sent = sends ? index : partner, received = sends ? partner : index;
+    if (at(sent).bytes != at(received).bytes) {
+      record_failure(
+          at(received).worker,
+          error_of(concat("the message from worker ", at(sent).worker, " to worker ",
+                          at(received).worker, " on channel ", channel, " has ", at(sent).bytes,
+                          " bytes, its receiver expects ", at(received).bytes)));
+      leave(lock, worker);
+    }
+    copy(lock, sent, received);
+  } else {
+    (queue.first < 0 ? queue.first : at(queue.last).next) = index;
+    queue.last = index;
+  }
+  return Index{generation} << 32 | (index + 1);
+}
+
+void LocalHub::copy(Lock& lock, int sent, int received) {
+  for (const int index : {sent, received}) {
+    at(index).state = State::Copying;
+    ++state_of(at(index).worker).copying;
+  }
+  std::byte* const to = at(received).data;
+  const std::byte* const from = at(sent).data;
+  const auto bytes = static_cast<std::size_t>(at(sent).bytes);
+  lock.unlock();
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  lock.lock();
+  for (const int index : {sent, received}) {
+    at(index).state = State::Done;
+    WorkerState& worker = state_of(at(index).worker);
+    --worker.copying;
+    worker.changed.notify_all();
+  }
+}
+
+void LocalHub::wait(int worker, Communicator::Request request, std::string_view what) {
+  if (request == 0) return;
+  const auto until = std::chrono::steady_clock::now() + deadline_;
+  Lock lock(mutex_);
+  const int index = find(worker, request);
+  WorkerState& me = state_of(worker);
+  me.waits_for = at(index).peer;
+  me.what = what;
+  const auto orphaned = [&] {
+    return at(index).state == State::Posted && state_of(at(index).peer).finished;
+  };
+  const bool in_time = me.changed.wait_until(lock, until, [&] {
+    return at(index).state == State::Done || failed_worker_ >= 0 || orphaned();
+  });
+  if (failed_worker_ < 0 && at(index).state != State::Done) {
+    record_failure(worker,
+                   error_of(in_time ? concat("worker ", at(index).peer,
+                                             " has finished, but its part of ", what, " is missing")
+                                    : waited_too_long(at(index), what)));
+  }
+  me.waits_for = -1;
+  if (failed_worker_ >= 0) leave(lock, worker);
+  release(index);
+}
+
+// Follows the waits to the worker that keeps the others waiting.
+std::string LocalHub::waited_too_long(const Post& post, std::string_view what) {
+  const double seconds = std::chrono::duration<double>(deadline_).count();
+  std::string message = concat("waited ", seconds, " s for worker ", post.peer, " in ", what);
+  int worker = post.peer;
+  for (int hops = 0; hops < workers() && worker != post.worker; ++hops) {
+    const WorkerState& state = state_of(worker);
+    if (state.waits_for < 0) {
+      message += concat("; worker ", worker, " is busy elsewhere");
+      break;
+    }
+    message +=
+        concat("; worker ", worker, " waits for worker ", state.waits_for, " in ", state.what);
+    worker = state.waits_for;
+  }
+  return message + " (the deadline is parallel.timeout_seconds)";
+}
+
+void LocalHub::record_failure(int worker, std::exception_ptr error) {
+  if (failed_worker_ < 0) failed_worker_ = worker;
+  if (failed_worker_ == worker && !failure_) failure_ = std::move(error);
+  for (WorkerState& state : workers_) state.changed.notify_all();
+}
+
+// Returns when no thread copies from or to this worker's buffers; after a failure none begins to.
+void LocalHub::drain(Lock& lock, int worker) {
+  WorkerState& state = state_of(worker);
+  state.changed.wait(lock, [&] { return state.copying == 0; });
+}
+
+void LocalHub::leave(Lock& lock, int worker) {
+  drain(lock, worker);
+  if (failed_worker_ == worker && failure_) std::rethrow_exception(failure_);
+  throw Aborted(concat("worker ", worker, " ends because worker ", failed_worker_, " failed"));
+}
+
+void LocalHub::finish(int worker) {
+  Lock lock(mutex_);
+  WorkerState& state = state_of(worker);
+  if (failed_worker_ >= 0) return;
+  ENSURE(state.requests == 0, "it ended with ", state.requests,
+         " messages that it never waited for");
+  state.finished = true;
+  for (WorkerState& other : workers_) other.changed.notify_all();
+}
+
+void LocalHub::fail(int worker, std::exception_ptr error) {
+  bool follows = false;
+  try {
+    std::rethrow_exception(error);
+  } catch (const Aborted&) {
+    follows = true;
+  } catch (...) {
+  }
+  Lock lock(mutex_);
+  if (failed_worker_ < 0 || !follows) record_failure(worker, std::move(error));
+}
+
+void LocalHub::abandon(int worker) noexcept {
+  Lock lock(mutex_);
+  if (state_of(worker).requests == 0) return;
+  if (failed_worker_ < 0) record_failure(worker, nullptr);
+  drain(lock, worker);
+}
+
+void LocalHub::rethrow_failure() {
+  Lock lock(mutex_);
+  if (failed_worker_ < 0) return;
+  ENSURE(failure_, "worker ", failed_worker_,
+         " abandoned its messages, then ended without an error");
+  if (workers() == 1) std::rethrow_exception(failure_);
+  const std::string worker = concat("worker ", failed_worker_, ": ");
+  try {
+    std::rethrow_exception(failure_);
+  } catch (const UsageError& error) {
+    throw UsageError(worker + error.what());
+  } catch (const Error& error) {
+    throw Error(worker + error.what(), error.code());
+  } catch (const std::exception& error) {
+    throw Error(worker + error.what());
+  }
+}
+
+}  // namespace chimera

@@ -1,0 +1,84 @@
+#pragma once
+// Where the workers of one process meet: matches posted sends with posted receives.
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chimera/comm/communicator.h"
+
+namespace chimera {
+
+// A message is copied once, from the sender's buffer to the receiver's, by whoever posts second,
+// outside the lock. Everything else happens under one mutex, held for some list operations.
+class LocalHub {
+ public:
+  enum class Side { Send, Receive };
+  LocalHub(int workers, double deadline_seconds);
+
+  int workers() const { return static_cast<int>(workers_.size()); }
+
+  Communicator::Request post(int worker, int peer, int channel, Side side, std::byte* data,
+                             Index bytes);
+  void wait(int worker, Communicator::Request request, std::string_view what);
+
+  // A body returned: Error when it left requests behind.
+  void finish(int worker);
+  // A body threw. The first call counts, unless abandon() named the worker before; Aborted never
+  // does.
+  void fail(int worker, std::exception_ptr error);
+  void abandon(int worker) noexcept;
+  // After all bodies: throws the first failure, if any.
+  void rethrow_failure();
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  enum class State { Free, Posted, Copying, Done };
+  struct Post {
+    State state = State::Free;
+    Side side = Side::Send;
+    int worker = 0, peer = 0;
+    std::byte* data = nullptr;
+    Index bytes = 0;
+    std::uint32_t generation = 0;  // tells a request from an earlier one in the same place
+    int next = -1;                 // in the link's queue, or in the list of free posts
+  };
+  // Posts without a partner, oldest first: all sends or all receives.
+  struct Link {
+    int first = -1, last = -1;
+  };
+  struct WorkerState {
+    std::condition_variable changed;
+    int requests = 0, copying = 0;  // posts of this worker: all, those a thread copies right now
+    bool finished = false;
+    int waits_for = -1;     // a peer, during wait()
+    std::string_view what;  // the wait's name
+  };
+
+  Post& at(int index) { return posts_[static_cast<std::size_t>(index)]; }
+  WorkerState& state_of(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
+  Link& link(int source, int destination, int channel);
+  int take_post();
+  int find(int worker, Communicator::Request request);
+  void release(int index);
+  void copy(Lock& lock, int sent, int received);
+  void record_failure(int worker, std::exception_ptr error);
+  void drain(Lock& lock, int worker);
+  [[noreturn]] void leave(Lock& lock, int worker);
+  std::string waited_too_long(const Post& post, std::string_view what);
+
+  const std::chrono::steady_clock::duration deadline_;
+  std::mutex mutex_;
+  std::vector<Post> posts_;
+  int free_ = -1;
+  std::vector<std::vector<Link>> links_;  // [source * workers + destination][channel]
+  std::vector<WorkerState> workers_;
+  int failed_worker_ = -1;
+  std::exception_ptr failure_;
+};
+
+}  // namespace chimera

@@ -1,0 +1,121 @@
+#include <algorithm>
+
+#include "chimera/base/threads.h"
+#include "chimera/comm/collectives.h"
+
+namespace chimera {
+namespace {
+
+std::span<const std::byte> bytes_of(const float* data, Index count) {
+  return std::as_bytes(std::span(data, static_cast<std::size_t>(count)));
+}
+std::span<std::byte> writable_bytes_of(float* data, Index count) {
+  return std::as_writable_bytes(std::span(data, static_cast<std::size_t>(count)));
+}
+
+}  // namespace
+
+OrderedSum::OrderedSum(Communicator& comm, int channel, std::vector<int> contributors,
+                       Index elements)
+    : comm_(comm),
+      channel_(channel),
+      contributors_(std::move(contributors)),
+      members_(contributors_),
+      elements_(elements) {
+  ENSURE(channel >= 0 && channel < Communicator::kChannels, "there is no channel ", channel);
+  ENSURE(elements >= 0, "a sum of ", elements, " elements");
+  std::ranges::sort(members_);
+  members_.erase(std::ranges::unique(members_).begin(), members_.end());
+  const auto me = std::ranges::find(members_, comm.rank());
+  ENSURE(me != members_.end(), "worker ", comm.rank(), " brings nothing to the sum on channel ",
+         channel);
+  me_ = static_cast<std::size_t>(me - members_.begin());
+
+  const auto own = static_cast<std::size_t>(std::ranges::count(contributors_, comm.rank()));
+  const std::size_t foreign = contributors_.size() - own;
+  scratch_elements_ = checked_mul(static_cast<Index>(foreign), chunk_of(me_).count);
+  mine_.reserve(own);
+  sources_.reserve(contributors_.size());
+  requests_.reserve(own * members_.size() + foreign + 2 * members_.size());
+}
+
+OrderedSum::Chunk OrderedSum::chunk_of(std::size_t member) const {
+  const Index members = std::ssize(members_), i = static_cast<Index>(member);
+  const Index base = elements_ / members, longer = elements_ % members;
+  return {i * base + std::min(i, longer), base + (i < longer ? 1 : 0)};
+}
+
+void OrderedSum::start(std::span<float* const> mine, float* result, float* scratch) {
+  ENSURE(result_ == nullptr, "a sum was started twice without a wait");
+  const auto own = std::ranges::count(contributors_, comm_.rank());
+  ENSURE(std::ssize(mine) == own, "worker ", comm_.rank(), " brings ", mine.size(),
+         " contributions to a sum that counts on ", own);
+  mine_.assign(mine.begin(), mine.end());
+  result_ = result;
+  sources_.clear();
+
+  const Chunk chunk = chunk_of(me_);
+  std::size_t next_own = 0;
+  for (const int contributor : contributors_) {
+    if (contributor == comm_.rank()) {
+      sources_.push_back(mine_[next_own++] + chunk.first);
+      continue;
+    }
+    sources_.push_back(scratch);
+    if (chunk.count > 0)
+      requests_.push_back(
+          comm_.recv_start(contributor, channel_, writable_bytes_of(scratch, chunk.count)));
+    scratch += chunk.count;
+  }
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    const Chunk theirs = chunk_of(m);
+    if (m == me_ || theirs.count == 0) continue;
+    for (const float* contribution : mine_)
+      requests_.push_back(comm_.send_start(members_[m], channel_,
+                                           bytes_of(contribution + theirs.first, theirs.count)));
+  }
+}
+
+void OrderedSum::wait(std::string_view what) {
+  ENSURE(result_ != nullptr, "a sum is waited for that was not started: ", what);
+  wait_for_all(what);  // also the sends: the sums received below may overwrite mine[0]
+  const Chunk chunk = chunk_of(me_);
+  add_up(chunk);
+  const int sums = channel_ + Communicator::kChannels;
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    if (m == me_) continue;
+    const Chunk theirs = chunk_of(m);
+    if (theirs.count > 0)
+      requests_.push_back(comm_.recv_start(
+          members_[m], sums, writable_bytes_of(result_ + theirs.first, theirs.count)));
+    if (chunk.count > 0)
+      requests_.push_back(
+          comm_.send_start(members_[m], sums, bytes_of(result_ + chunk.first, chunk.count)));
+  }
+  wait_for_all(what);
+  result_ = nullptr;
+}
+
+void OrderedSum::wait_for_all(std::string_view what) {
+  for (const Communicator::Request request : requests_) comm_.wait(request, what);
+  requests_.clear();
+}
+
+// result = ((c0 + c1) + c2) + … over my chunk, by blocks: the result may be one of the sources.
+void OrderedSum::add_up(const Chunk& chunk) const {
+  constexpr Index kBlock = 1024, kGrain = 16 * kBlock;
+  parallel_for(chunk.count, kGrain, [&](Index begin, Index end) {
+    float sum[kBlock];
+    for (Index first = begin; first < end; first += kBlock) {
+      const Index count = std::min(kBlock, end - first);
+      std::copy_n(sources_[0] + first, count, sum);
+      for (std::size_t i = 1; i < sources_.size(); ++i) {
+        const float* const addend = sources_[i] + first;
+        for (Index j = 0; j < count; ++j) sum[j] += addend[j];
+      }
+      std::copy_n(sum, count, result_ + chunk.first + first);
+    }
+  });
+}
+
+}  // namespace chimera
