@@ -24,9 +24,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 struct Worker::Execution {
   nn::Mode mode;
-  Index step;            // of training; of evaluation the batch
+  Index step;  // of training; of evaluation the batch
   SampleSource& samples;
-  int channels;          // added to the pipe
+  int channels;  // added to the pipe
   float loss_scale = 0;
   StepResult result{};
   double clip = 1;
@@ -40,9 +40,12 @@ void Worker::execute(const Instr& in, Execution& run) {
   const auto start_of = [&](bool sending) {
     const auto bytes = bytes_of(message_buffer(in, run, sending));
     const int peer = replica_ * programs_.train.depth + in.peer, channel = run.channels + in.pipe;
-    request_of(in, sending) = sending ? comm_.send_start(peer, channel, bytes) : comm_.recv_start(peer, channel, bytes);
+    request_of(in, sending) =
+        sending ? comm_.send_start(peer, channel, bytes) : comm_.recv_start(peer, channel, bytes);
   };
-  const auto wait_for = [&](bool sending) { comm_.wait(std::exchange(request_of(in, sending), 0), to_string(in)); };
+  const auto wait_for = [&](bool sending) {
+    comm_.wait(std::exchange(request_of(in, sending), 0), to_string(in));
+  };
   switch (in.op) {
     case Op::LoadMicro: return load_micro(in, run);
     case Op::Forward: return forward(in, run);
@@ -67,8 +70,10 @@ void Worker::execute(const Instr& in, Execution& run) {
     case Op::AllReduceStart: {
       HeldStage& held = held_.at(in.stage);
       std::vector<float*> mine;
-      for (HeldStage::Accumulator& a : held.accumulators) mine.push_back(reinterpret_cast<float*>(a.sums.data()));
-      return held.reduction->start(mine, mine.front(), reinterpret_cast<float*>(reduction_scratch_.data()));
+      for (HeldStage::Accumulator& a : held.accumulators)
+        mine.push_back(reinterpret_cast<float*>(a.sums.data()));
+      return held.reduction->start(mine, mine.front(),
+                                   reinterpret_cast<float*>(reduction_scratch_.data()));
     }
     case Op::AllReduceWait: return held_.at(in.stage).reduction->wait(to_string(in));
     case Op::Verdict: return verdict(run);
@@ -87,8 +92,8 @@ void Worker::execute(const Instr& in, Execution& run) {
 nn::SlotView Worker::slot_of(const Instr& in, const Execution&) {
   ENSURE(in.slot >= 0 && in.slot < slot_count_, to_string(in), " has no slot");
   const Index B = config_.parallel.micro_batch_size;
-  return {Flat{slots_.data() + in.slot * slot_bytes_}, (in.micro - slot_first_micro_[static_cast<std::size_t>(in.slot)]) * B,
-          B * in.count, T_};
+  return {Flat{slots_.data() + in.slot * slot_bytes_},
+          (in.micro - slot_first_micro_[static_cast<std::size_t>(in.slot)]) * B, B * in.count, T_};
 }
 
 nn::Pass Worker::pass_for(const Instr& in, const Execution& run) {
@@ -128,7 +133,8 @@ Tensor Worker::message_buffer(const Instr& in, const Execution& run, bool sendin
 }
 
 Communicator::Request& Worker::request_of(const Instr& in, bool sending) {
-  return requests_[static_cast<std::size_t>(in.slot)][(sending ? 2u : 0u) + (in.message == Message::Gradient ? 1u : 0u)];
+  return requests_[static_cast<std::size_t>(in.slot)]
+                  [(sending ? 2u : 0u) + (in.message == Message::Gradient ? 1u : 0u)];
 }
 
 void Worker::load_micro(const Instr& in, Execution& run) {
@@ -139,14 +145,17 @@ void Worker::load_micro(const Instr& in, Execution& run) {
   std::int32_t* inputs = stage.tokens(slot).i32();
   std::int32_t* targets = stage.targets(slot).i32();
   const Index first = pass_for(in, run).first_sample;
-  for (Index b = 0; b < slot.samples; ++b) run.samples.read(first + b, inputs + b * T_, targets + b * T_);
+  for (Index b = 0; b < slot.samples; ++b)
+    run.samples.read(first + b, inputs + b * T_, targets + b * T_);
   run.result.data_seconds += seconds_since(start);
 }
 
 void Worker::forward(const Instr& in, Execution& run) {
   const model::Stage& stage = stage_of(in);
   nn::Pass pass = pass_for(in, run);
-  stage.forward(pass, run.mode == nn::Mode::Train ? static_cast<float>(config_.optimizer.label_smoothing) : 0.0f);
+  stage.forward(pass, run.mode == nn::Mode::Train
+                          ? static_cast<float>(config_.optimizer.label_smoothing)
+                          : 0.0f);
   if (!stage.last()) return;
   const float* losses = stage.losses(pass.slot).f32();
   const Index position = pass.first_sample - run.step * config_.batch();
@@ -157,9 +166,10 @@ void Worker::forward(const Instr& in, Execution& run) {
   }
 }
 
-// The step's one global decision. The vector holds, by model order, each tensor's sum of squares (from the one
-// worker that counts it), by position in the batch each sample's loss (from the worker that computed it),
-// then the requests: one non-zero contribution per entry, so the sums are exact and alike on every worker.
+// The step's one global decision. The vector holds, by model order, each tensor's sum of squares
+// (from the one worker that counts it), by position in the batch each sample's loss (from the
+// worker that computed it), then the requests: one non-zero contribution per entry, so the sums are
+// exact and alike on every worker.
 void Worker::verdict(Execution& run) {
   const std::size_t tensors = parameter_names_.size(), batch = sample_losses_.size();
   std::vector<double> values(tensors + batch + 2);
@@ -167,12 +177,15 @@ void Worker::verdict(Execution& run) {
     if (!held.counts) continue;
     const Flat gradients{held.accumulators.front().sums.data()};
     for (const nn::Parameter& p : held.params.parameters)
-      if (!p.frozen) values[static_cast<std::size_t>(p.order)] = ops_->sum_squares(gradients.at(p.region));
+      if (!p.frozen)
+        values[static_cast<std::size_t>(p.order)] = ops_->sum_squares(gradients.at(p.region));
   }
-  std::copy(sample_losses_.begin(), sample_losses_.end(), values.begin() + static_cast<std::ptrdiff_t>(tensors));
+  std::copy(sample_losses_.begin(), sample_losses_.end(),
+            values.begin() + static_cast<std::ptrdiff_t>(tensors));
   values[tensors + batch] = stop_requested_() ? 1 : 0;
   values[tensors + batch + 1] = run.result.data_seconds / static_cast<double>(comm_.size());
-  sum_over_ranks(comm_, kVerdictChannel, values, "the verdict of step " + std::to_string(run.step + 1));
+  sum_over_ranks(comm_, kVerdictChannel, values,
+                 "the verdict of step " + std::to_string(run.step + 1));
 
   double squares = 0, loss = 0;
   for (std::size_t i = 0; i < tensors; ++i) squares += values[i];
@@ -187,38 +200,45 @@ void Worker::verdict(Execution& run) {
 
 void Worker::reject_non_finite(const Execution& run, const std::vector<double>& values) const {
   const std::size_t tensors = parameter_names_.size();
-  const char* way_out = "; no worker applied the step. Lower optimizer.learning_rate or raise lr_schedule.warmup_steps, "
-                        "and resume from the last checkpoint";
+  const char* way_out =
+      "; no worker applied the step. Lower optimizer.learning_rate or raise "
+      "lr_schedule.warmup_steps, "
+      "and resume from the last checkpoint";
   for (std::size_t i = tensors; i < tensors + sample_losses_.size(); ++i) {
     if (std::isfinite(values[i])) continue;
-    const Index position = static_cast<Index>(i - tensors), per_replica = config_.batch() / config_.parallel.width;
+    const Index position = static_cast<Index>(i - tensors),
+                per_replica = config_.batch() / config_.parallel.width;
     Fail("step ", run.step + 1, ": the loss is not finite (", values[i], ") first in micro-batch ",
-         position % per_replica / config_.parallel.micro_batch_size, " of replica ", position / per_replica,
-         ", global sample ", run.step * config_.batch() + position, way_out);
+         position % per_replica / config_.parallel.micro_batch_size, " of replica ",
+         position / per_replica, ", global sample ", run.step * config_.batch() + position,
+         way_out);
   }
   for (std::size_t i = 0; i < tensors; ++i)
     if (!std::isfinite(values[i]))
-      Fail("step ", run.step + 1, ": the gradient of ", parameter_names_[i], " is not finite", way_out);
+      Fail("step ", run.step + 1, ": the gradient of ", parameter_names_[i], " is not finite",
+           way_out);
   Fail("step ", run.step + 1, ": the gradient norm overflows", way_out);
 }
 
 void Worker::update(HeldStage& held, const Execution& run) {
-  optim::adamw_step(*ops_, held.params, Flat{held.weights.data()}, Flat{held.m.data()}, Flat{held.v.data()},
-                    Flat{held.accumulators.front().sums.data()}, config_.optimizer, run.result.learning_rate, run.clip,
-                    run.step + 1, config_.model.n_layer);
+  optim::adamw_step(*ops_, held.params, Flat{held.weights.data()}, Flat{held.m.data()},
+                    Flat{held.v.data()}, Flat{held.accumulators.front().sums.data()},
+                    config_.optimizer, run.result.learning_rate, run.clip, run.step + 1,
+                    config_.model.n_layer);
 }
 
 StepResult Worker::train_step(SampleSource& samples, Index step) {
   for (auto& [id, held] : held_)
-    for (HeldStage::Accumulator& a : held.accumulators) device_->zero(a.sums.data(), a.sums.bytes());
+    for (HeldStage::Accumulator& a : held.accumulators)
+      device_->zero(a.sums.data(), a.sums.bytes());
   std::ranges::fill(sample_losses_, 0.0);
   Execution run{.mode = nn::Mode::Train,
                 .step = step,
                 .samples = samples,
                 .channels = 0,
                 .loss_scale = 1.0f / static_cast<float>(config_.batch() * T_)};
-  run.result.learning_rate =
-      optim::learning_rate(step, config_.train.steps, config_.optimizer.learning_rate, config_.lr_schedule);
+  run.result.learning_rate = optim::learning_rate(
+      step, config_.train.steps, config_.optimizer.learning_rate, config_.lr_schedule);
   execute(programs_.train.programs[static_cast<std::size_t>(worker_)].body, run);
   return run.result;
 }
@@ -230,7 +250,10 @@ Worker::Evaluation Worker::evaluate(SampleSource& samples, Index batches) {
   Index batch = 0;
   for (; batch < batches && !stop; ++batch) {
     std::ranges::fill(sample_losses_, 0.0);
-    Execution run{.mode = nn::Mode::Evaluate, .step = batch, .samples = samples, .channels = kEvaluationChannels};
+    Execution run{.mode = nn::Mode::Evaluate,
+                  .step = batch,
+                  .samples = samples,
+                  .channels = kEvaluationChannels};
     execute(programs_.evaluation.programs[static_cast<std::size_t>(worker_)].body, run);
     std::ranges::copy(sample_losses_, values.begin());
     values.back() = stop_requested_() ? 1 : 0;

@@ -21,7 +21,8 @@ void fill_sinusoidal(Tensor table) {
   float* out = table.f32();
   for (Index t = 0; t < P; ++t)
     for (Index c = 0; c < C; ++c) {  // Vaswani et al. 2017, section 3.5
-      const double rate = std::pow(10000.0, -static_cast<double>(c / 2 * 2) / static_cast<double>(C));
+      const double rate =
+          std::pow(10000.0, -static_cast<double>(c / 2 * 2) / static_cast<double>(C));
       const double angle = static_cast<double>(t) * rate;
       out[t * C + c] = static_cast<float>(c % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
@@ -35,15 +36,17 @@ void fill_initial(const nn::Parameter& p, Tensor weight, std::uint64_t seed) {
     case nn::Init::Sinusoidal: return fill_sinusoidal(weight);
     case nn::Init::Normal:
       // The stream is the parameter's place in the model, so no layout changes the initial weights.
-      return fill_normal(out, weight.size(), 0, 0.0f, p.deviation, seed, static_cast<std::uint64_t>(p.order));
+      return fill_normal(out, weight.size(), 0, 0.0f, p.deviation, seed,
+                         static_cast<std::uint64_t>(p.order));
   }
 }
 
 }  // namespace
 
 std::vector<Index> stage_layers(const Config& config) {
-  return config.parallel.stage_layers.empty() ? model::even_stage_layers(config.model.n_layer, config.parallel.depth)
-                                              : config.parallel.stage_layers;
+  return config.parallel.stage_layers.empty()
+             ? model::even_stage_layers(config.model.n_layer, config.parallel.depth)
+             : config.parallel.stage_layers;
 }
 
 Programs build_programs(const Config& config) {
@@ -61,7 +64,8 @@ Programs build_programs(const Config& config) {
   return programs;
 }
 
-Worker::Worker(const Config& config, const Programs& programs, Communicator& comm, std::function<bool()> stop_requested)
+Worker::Worker(const Config& config, const Programs& programs, Communicator& comm,
+               std::function<bool()> stop_requested)
     : config_(config),
       programs_(programs),
       comm_(comm),
@@ -95,7 +99,8 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
   for (int s = 0; s < plan.stages(); ++s) {
     const model::Stage stage(config.model, layers, s, samples, T_);
     for (const nn::Parameter& p : stage.parameters().parameters) {
-      parameter_names_.resize(std::max(parameter_names_.size(), static_cast<std::size_t>(p.order) + 1));
+      parameter_names_.resize(
+          std::max(parameter_names_.size(), static_cast<std::size_t>(p.order) + 1));
       parameter_names_[static_cast<std::size_t>(p.order)] = p.name;
     }
   }
@@ -117,18 +122,21 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
 void Worker::hold(int id, const Group& group, nn::ParameterLayout params) {
   HeldStage held;
   held.id = id;
-  for (nn::Parameter& p : params.parameters) p.frozen = p.frozen || p.depth < config_.train.freeze_below;
+  for (nn::Parameter& p : params.parameters)
+    p.frozen = p.frozen || p.depth < config_.train.freeze_below;
   const Index bytes = params.layout.bytes();
   for (Buffer* buffer : {&held.weights, &held.m, &held.v}) {
     *buffer = Buffer(*device_, bytes);
     device_->zero(buffer->data(), bytes);  // the padding between tensors is summed and read, too
   }
   for (const Holder& holder : group.holders)
-    if (holder.worker == worker_) held.accumulators.push_back({holder.pipe, holder.use, Buffer(*device_, bytes)});
+    if (holder.worker == worker_)
+      held.accumulators.push_back({holder.pipe, holder.use, Buffer(*device_, bytes)});
   held.counts = replica_ == 0 && group.holders.front().worker == worker_;
   std::vector<int> contributors;
   for (int replica = 0; replica < static_cast<int>(config_.parallel.width); ++replica)
-    for (const Holder& holder : group.holders) contributors.push_back(replica * programs_.train.depth + holder.worker);
+    for (const Holder& holder : group.holders)
+      contributors.push_back(replica * programs_.train.depth + holder.worker);
   if (contributors.size() > 1)
     held.reduction.emplace(comm_, kReductionChannel, contributors, bytes / size_of(DType::F32));
   held.params = std::move(params);

@@ -1,6 +1,7 @@
 #pragma once
-// One worker: the three owners of memory (parameters, slots, workspace), allocated once, and the executor
-// that runs its instruction list on them. Nothing here asks which rank this is; the program does.
+// One worker: the three owners of memory (parameters, slots, workspace), allocated once, and the
+// executor that runs its instruction list on them. Nothing here asks which rank this is; the
+// program does.
 #include <map>
 #include <optional>
 
@@ -12,7 +13,8 @@
 
 namespace chimera::train {
 
-// Where samples come from, by global number (step * batch + position in the batch): the same on any layout.
+// Where samples come from, by global number (step * batch + position in the batch): the same on any
+// layout.
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
@@ -27,8 +29,8 @@ struct Programs {
 Programs build_programs(const Config& config);
 std::vector<Index> stage_layers(const Config& config);
 
-// A stage's parameters on this worker: one copy of the weights however many pipes bring the stage, one
-// gradient accumulator per (pipe, use).
+// A stage's parameters on this worker: one copy of the weights however many pipes bring the stage,
+// one gradient accumulator per (pipe, use).
 struct HeldStage {
   int id = 0;  // 0 … D-1; D: the tied matrix
   nn::ParameterLayout params;
@@ -37,7 +39,8 @@ struct HeldStage {
     int pipe = 0, use = 0;
     Buffer sums;
   };
-  std::vector<Accumulator> accumulators;  // ascending (pipe, use); the first also receives the reduced sum
+  std::vector<Accumulator>
+      accumulators;     // ascending (pipe, use); the first also receives the reduced sum
   bool counts = false;  // this worker counts the stage in the norm and writes it to checkpoints
   std::optional<OrderedSum> reduction;
 };
@@ -56,9 +59,11 @@ struct StepResult {
 class Worker {
  public:
   // `stop_requested` is polled once per step. Everything is allocated here.
-  Worker(const Config& config, const Programs& programs, Communicator& comm, std::function<bool()> stop_requested);
+  Worker(const Config& config, const Programs& programs, Communicator& comm,
+         std::function<bool()> stop_requested);
 
-  // One optimizer step. `step` counts from 0. Throws when loss or gradients are not finite, before any update.
+  // One optimizer step. `step` counts from 0. Throws when loss or gradients are not finite, before
+  // any update.
   StepResult train_step(SampleSource& samples, Index step);
   struct Evaluation {
     double loss = 0;
@@ -80,7 +85,8 @@ class Worker {
   Ops& ops() { return *ops_; }
 
  private:
-  struct Execution;  // what the executor needs beside the instruction: mode, step, samples, channel offset
+  struct Execution;  // what the executor needs beside the instruction: mode, step, samples, channel
+                     // offset
   void execute(const std::vector<schedule::Instr>& program, Execution& run);
   void execute(const schedule::Instr& instr, Execution& run);
   void load_micro(const schedule::Instr& instr, Execution& run);
@@ -92,7 +98,9 @@ class Worker {
   nn::SlotView slot_of(const schedule::Instr& instr, const Execution& run);
   Tensor message_buffer(const schedule::Instr& instr, const Execution& run, bool sending);
   Communicator::Request& request_of(const schedule::Instr& instr, bool sending);
-  const model::Stage& stage_of(const schedule::Instr& instr) const { return stages_.at(instr.stage); }
+  const model::Stage& stage_of(const schedule::Instr& instr) const {
+    return stages_.at(instr.stage);
+  }
   Flat gradients_of(int stage, int pipe, int use);
   void hold(int stage, const schedule::Group& group, nn::ParameterLayout params);
 
@@ -104,14 +112,15 @@ class Worker {
   std::unique_ptr<Ops> ops_;
   int replica_, worker_;  // rank = replica * D + worker
   Index T_;
-  std::map<int, model::Stage> stages_;   // by stage id
-  std::map<int, HeldStage> held_;        // by stage id, the tied matrix under D
+  std::map<int, model::Stage> stages_;  // by stage id
+  std::map<int, HeldStage> held_;       // by stage id, the tied matrix under D
   Index slot_bytes_ = 0, slot_count_ = 0;
   Buffer slots_, workspace_, reduction_scratch_;
-  std::vector<Index> slot_first_micro_;                 // of each physical slot
-  std::vector<std::array<Communicator::Request, 4>> requests_;  // per slot: sending?, activation or gradient
-  std::vector<double> sample_losses_;                   // of the step, by position in the batch
-  std::vector<std::string> parameter_names_;            // by model order
+  std::vector<Index> slot_first_micro_;  // of each physical slot
+  std::vector<std::array<Communicator::Request, 4>>
+      requests_;                              // per slot: sending?, activation or gradient
+  std::vector<double> sample_losses_;         // of the step, by position in the batch
+  std::vector<std::string> parameter_names_;  // by model order
 };
 
 }  // namespace chimera::train

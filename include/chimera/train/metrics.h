@@ -1,0 +1,48 @@
+#pragma once
+// What a run says: one line per logged step, a live line on a terminal, metrics.jsonl in the log
+// directory.
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "chimera/base/file.h"
+#include "chimera/train/config.h"
+#include "chimera/train/worker.h"
+
+namespace chimera::train {
+
+std::string human_bytes(Index bytes);       // "12.3 MiB"
+std::string human_count(double value);      // "83.1k"
+std::string human_seconds(double seconds);  // "3m12s"
+Index resident_bytes();                     // of this process now
+
+class Metrics {
+ public:
+  // Appends to directory/metrics.jsonl, where lines of steps after `start` (of a run that was
+  // killed) are dropped. `peak_flops`: of all cores in use, for the MFU; 0 where unknown.
+  Metrics(const Config& config, Index start, double peak_flops);
+
+  // Of the step that ended now, `step` completed steps. Prints when due.
+  void step(Index step, const StepResult& result, double seconds);
+  void evaluation(Index step, double loss, Index batches);
+  void event(Index step, const std::string& what, const std::string& value);
+  void finish_live_line();
+  double tokens_per_second() const;
+
+ private:
+  void append(const std::string& json_line);
+  std::string line(Index step, const StepResult& result) const;
+
+  const Config& config_;
+  std::unique_ptr<OutputFile> file_;
+  bool terminal_;
+  bool live_ = false;
+  Index start_;
+  double peak_flops_;
+  double window_seconds_ = 0;  // since the last printed line
+  Index window_steps_ = 0;
+  double total_seconds_ = 0;
+  Index total_steps_ = 0;
+};
+
+}  // namespace chimera::train

@@ -1,0 +1,24 @@
+#pragma once
+// Who runs: workers as threads of one process, or one per rank of mpirun or srun.
+#include <functional>
+
+#include "chimera/comm/communicator.h"
+#include "chimera/train/config.h"
+
+namespace chimera::train {
+
+// "local" or "mpi" for parallel.transport "auto" and the way this process was started. Refuses a
+// launcher that started more or fewer processes than depth * width, with the way out.
+std::string choose_transport(const Config& config);
+
+// Threads of each worker: device.threads, or the cores of the node shared out among its workers.
+int threads_per_worker(const Config& config, const std::string& transport);
+
+// Runs `body` once per worker. A failing worker takes the others down, with its message first.
+void run_workers(const Config& config, const std::function<void(Communicator&)>& body);
+
+// SIGINT, SIGTERM and SIGUSR1 ask for a checkpoint and an end instead of killing the process.
+void catch_stop_signals();
+bool stop_signal_received();
+
+}  // namespace chimera::train

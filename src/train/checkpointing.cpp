@@ -1,0 +1,201 @@
+#include "chimera/train/checkpointing.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "chimera/base/log.h"
+
+namespace chimera::train {
+namespace {
+
+using checkpoint::Checkpoint;
+using checkpoint::CheckpointWriter;
+using checkpoint::Kind;
+using checkpoint::NamedTensor;
+
+constexpr int kChannel = 98;
+
+// True on every worker when `work` succeeded on all; each failure is logged where it happened.
+template <class Work>
+bool together(Communicator& comm, const char* what, const Work& work) {
+  double failed = 0;
+  try {
+    work();
+  } catch (const Aborted&) {
+    throw;
+  } catch (const std::exception& e) {
+    log_error(what, ": ", e.what());
+    failed = 1;
+  }
+  sum_over_ranks(comm, kChannel, std::span(&failed, 1), what);
+  return failed == 0;
+}
+
+std::vector<std::byte> to_bytes(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+// The records of workers 0 … writers - 1 on rank 0.
+std::vector<std::string> gather_records(Communicator& comm, int writers, const std::string& mine) {
+  std::vector<std::string> records{mine};
+  if (comm.rank() != 0) {
+    std::int64_t length = static_cast<std::int64_t>(mine.size());
+    comm.send(0, kChannel, std::as_bytes(std::span(&length, 1)),
+              "the length of a checkpoint's record");
+    comm.send(0, kChannel, to_bytes(mine), "a checkpoint's record");
+    return {};
+  }
+  for (int rank = 1; rank < writers; ++rank) {
+    std::int64_t length = 0;
+    comm.recv(rank, kChannel, std::as_writable_bytes(std::span(&length, 1)),
+              "the length of a checkpoint's record");
+    std::string& record = records.emplace_back(static_cast<std::size_t>(length), '\0');
+    comm.recv(rank, kChannel, std::as_writable_bytes(std::span(record)), "a checkpoint's record");
+  }
+  return records;
+}
+
+std::vector<NamedTensor> counted_tensors(Worker& worker) {
+  std::vector<NamedTensor> tensors;
+  worker.for_each_parameter([&](const Worker::Entry& e) {
+    if (!e.counts) return;
+    tensors.push_back({e.parameter.name, e.weight, Kind::Weight});
+    tensors.push_back({"adam.m." + e.parameter.name, e.m, Kind::Moment});
+    tensors.push_back({"adam.v." + e.parameter.name, e.v, Kind::Moment});
+  });
+  return tensors;
+}
+
+void read_weights(Worker& worker, const std::string& from) {
+  const Path path(from);
+  const Path file = std::filesystem::is_directory(path) ? path / "model.safetensors" : path;
+  if (std::filesystem::exists(path / "manifest.json") || !std::filesystem::exists(file)) {
+    const Checkpoint source = Checkpoint::open(path);
+    worker.for_each_parameter(
+        [&](const Worker::Entry& e) { source.read(e.parameter.name, e.weight); });
+    return;
+  }
+  const checkpoint::SafetensorsFile source(file);
+  worker.for_each_parameter(
+      [&](const Worker::Entry& e) { source.read(e.parameter.name, e.weight); });
+}
+
+void check_same_model(const model::ModelConfig& stored, const model::ModelConfig& now,
+                      const std::string& where) {
+  const auto same = [&](const char* key, Index a, Index b) {
+    ENSURE(a == b, "the checkpoint ", where, " has model.", key, " ", a, ", the configuration ", b,
+           "; use the checkpoint's value, another checkpoint.directory, or --resume never");
+  };
+  same("n_layer", stored.n_layer, now.n_layer);
+  same("n_head", stored.n_head, now.n_head);
+  same("n_embd", stored.n_embd, now.n_embd);
+  same("n_positions", stored.n_positions, now.n_positions);
+  same("vocab_size", stored.vocab_size, now.vocab_size);
+  same("tied_embeddings", stored.tied_embeddings, now.tied_embeddings);
+}
+
+void warn_of_differences(const checkpoint::Manifest& stored, const RunIdentity& now) {
+  std::string differences;
+  for (const auto& [key, value] : now.environment) {
+    const auto found = stored.environment.find(key);
+    const std::string before = found == stored.environment.end() ? "unknown" : found->second;
+    if (before != value)
+      differences += concat(differences.empty() ? "" : "; ", key, " ", before, " -> ", value);
+  }
+  if (!differences.empty())
+    log_warning(
+        "resumed under another environment: the same samples and losses to rounding, not bitwise (",
+        differences, ")");
+  if (stored.data_fingerprint != now.data_fingerprint)
+    log_warning(
+        "the training data are not those of the checkpoint: from here on other samples are seen");
+}
+
+// The checkpoint to resume from, chosen by rank 0; empty for none.
+std::string choose(const Config& config, const std::string& resume) {
+  if (resume == "never") return "";
+  if (resume != "auto") {
+    const Checkpoint found = Checkpoint::open(resume);
+    found.verify();
+    return found.path().string();
+  }
+  if (config.checkpoint.directory.empty()) return "";
+  checkpoint::Newest newest = checkpoint::newest_valid(config.checkpoint.directory);
+  for (const std::string& message : newest.passed_over)
+    log_warning("passed over a damaged checkpoint: ", message);
+  return newest.checkpoint ? newest.checkpoint->path().string() : "";
+}
+
+}  // namespace
+
+std::string broadcast_text(Communicator& comm, const std::string& text, std::string_view what) {
+  std::int64_t length = static_cast<std::int64_t>(text.size());
+  broadcast(comm, kChannel, 0, std::as_writable_bytes(std::span(&length, 1)), what);
+  std::string out = text;
+  out.resize(static_cast<std::size_t>(length));
+  broadcast(comm, kChannel, 0, std::as_writable_bytes(std::span(out)), what);
+  return out;
+}
+
+bool save_checkpoint(Worker& worker, const Config& config, const RunIdentity& identity, Index step,
+                     Index consumed_samples, const std::string& run_id,
+                     CheckpointWriter::Hook hook) {
+  Communicator& comm = worker.comm();
+  CheckpointWriter writer(config.checkpoint.directory, step, run_id, std::move(hook));
+  const int writers = narrow<int>(config.parallel.depth);
+  const bool lead = comm.rank() == 0, writes = comm.rank() < writers;
+  const char* what = "writing the checkpoint";
+  const Index bytes = 3 * model::parameter_count(config.model) * size_of(DType::F32);
+  std::string record;
+  bool fine = together(comm, what, [&] {
+    if (lead) writer.begin(bytes, writers);
+  });
+  fine = fine && together(comm, what, [&] {
+           if (writes) record = writer.write_shard(comm.rank(), writers, counted_tensors(worker));
+         });
+  if (fine) {
+    std::vector<std::string> records;
+    if (writes) records = gather_records(comm, writers, record);
+    fine = together(comm, what, [&] {
+      if (!lead) return;
+      checkpoint::Manifest manifest;
+      manifest.step = step;
+      manifest.consumed_samples = consumed_samples;
+      manifest.model = config.model;
+      manifest.end_of_text = identity.end_of_text;
+      manifest.config = config_to_json(config).dump();
+      manifest.environment = identity.environment;
+      manifest.data_fingerprint = identity.data_fingerprint;
+      manifest.tokenizer_fingerprint = identity.tokenizer_fingerprint;
+      writer.commit(std::move(manifest), records, identity.tokenizer_files);
+      writer.retire(config.checkpoint.keep);
+    });
+  }
+  if (!fine && lead) writer.abandon();
+  return fine;
+}
+
+Resumed load_or_initialize(Worker& worker, const Config& config, const RunIdentity& identity,
+                           const std::string& resume) {
+  Communicator& comm = worker.comm();
+  const std::string from = broadcast_text(comm, comm.rank() == 0 ? choose(config, resume) : "",
+                                          "the choice of a checkpoint");
+  if (from.empty()) {
+    worker.initialize_weights();
+    if (!config.train.init_from.empty()) read_weights(worker, config.train.init_from);
+    return {};
+  }
+  const Checkpoint source = Checkpoint::open(from);
+  const checkpoint::Manifest& manifest = source.manifest();
+  check_same_model(manifest.model, config.model, from);
+  worker.for_each_parameter([&](const Worker::Entry& e) {
+    source.read(e.parameter.name, e.weight);
+    source.read("adam.m." + e.parameter.name, e.m);
+    source.read("adam.v." + e.parameter.name, e.v);
+  });
+  if (comm.rank() == 0) warn_of_differences(manifest, identity);
+  return {manifest.step, manifest.consumed_samples, from};
+}
+
+}  // namespace chimera::train

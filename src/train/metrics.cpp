@@ -1,0 +1,159 @@
+#include "chimera/train/metrics.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+namespace chimera::train {
+namespace {
+
+template <class... Args>
+std::string format(const char* pattern, Args... args) {
+  char buffer[512];
+  std::snprintf(buffer, sizeof buffer, pattern, args...);
+  return buffer;
+}
+
+// The lines of steps up to `last`, so that a resumed run writes each step once.
+std::string lines_up_to(const Path& path, Index last) {
+  std::ifstream in(path);
+  std::string kept, line;
+  while (std::getline(in, line)) {
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && json.contains("step") && json["step"].is_number_integer() &&
+        json["step"].get<Index>() <= last)
+      kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::string human_bytes(Index bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
+  return format(unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+}
+
+std::string human_count(double value) {
+  if (value >= 1e9) return format("%.2fG", value / 1e9);
+  if (value >= 1e6) return format("%.2fM", value / 1e6);
+  if (value >= 1e3) return format("%.1fk", value / 1e3);
+  return format("%.0f", value);
+}
+
+std::string human_seconds(double seconds) {
+  const auto s = static_cast<long>(std::lround(seconds));
+  if (s < 60) return format("%lds", s);
+  if (s < 3600) return format("%ldm%02lds", s / 60, s % 60);
+  return format("%ldh%02ldm", s / 3600, s % 3600 / 60);
+}
+
+Index resident_bytes() {
+  std::ifstream in("/proc/self/statm");
+  Index total = 0, resident = 0;
+  in >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+Metrics::Metrics(const Config& config, Index start, double peak_flops)
+    : config_(config),
+      terminal_(isatty(STDOUT_FILENO) == 1),
+      start_(start),
+      peak_flops_(peak_flops) {
+  if (config.log.directory.empty()) return;
+  const Path path = Path(config.log.directory) / "metrics.jsonl";
+  if (std::filesystem::exists(path)) write_file_atomically(path, lines_up_to(path, start));
+  file_ = std::make_unique<OutputFile>(path, OutputFile::Mode::Append);
+}
+
+double Metrics::tokens_per_second() const {
+  const double tokens = static_cast<double>(config_.batch() * config_.sequence_length());
+  return window_seconds_ > 0 ? tokens * static_cast<double>(window_steps_) / window_seconds_ : 0;
+}
+
+std::string Metrics::line(Index step, const StepResult& r) const {
+  const double seconds = window_seconds_ / static_cast<double>(window_steps_);
+  const double left = total_seconds_ / static_cast<double>(total_steps_) *
+                      static_cast<double>(config_.train.steps - step);
+  std::string mfu;
+  if (peak_flops_ > 0)
+    mfu = format(" | MFU %.1f%% full",
+                 100 * tokens_per_second() *
+                     model::flops_per_token(config_.model, config_.sequence_length(), false) /
+                     peak_flops_);
+  return format("step %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s",
+                static_cast<long>(step), static_cast<long>(config_.train.steps), r.loss,
+                r.grad_norm, r.learning_rate, 1e3 * seconds,
+                human_count(tokens_per_second()).c_str()) +
+         mfu +
+         format(" | mem %s | data %.1f%% | ETA %s", human_bytes(resident_bytes()).c_str(),
+                100 * r.data_seconds / seconds, human_seconds(left).c_str());
+}
+
+void Metrics::step(Index step, const StepResult& r, double seconds) {
+  window_seconds_ += seconds;
+  total_seconds_ += seconds;
+  ++window_steps_;
+  ++total_steps_;
+  const bool due =
+      step % config_.train.log_every == 0 || step == config_.train.steps || step == start_ + 1;
+  if (terminal_ || due) {
+    const std::string text = line(step, r);
+    // On a terminal the live line is rewritten in place; \x1b[K clears what is left of a longer
+    // one.
+    if (terminal_)
+      std::cout << '\r' << text << "\x1b[K";
+    else
+      std::cout << text;
+    if (due) std::cout << '\n';
+    std::cout.flush();
+    live_ = !due;
+  }
+  if (!due) return;
+  append(Json{{"step", step},
+              {"loss", r.loss},
+              {"grad_norm", r.grad_norm},
+              {"learning_rate", r.learning_rate},
+              {"step_seconds", window_seconds_ / static_cast<double>(window_steps_)},
+              {"tokens_per_second", tokens_per_second()},
+              {"data_seconds", r.data_seconds},
+              {"tokens", step * config_.batch() * config_.sequence_length()}}
+             .dump());
+  window_seconds_ = 0;
+  window_steps_ = 0;
+}
+
+void Metrics::evaluation(Index step, double loss, Index batches) {
+  finish_live_line();
+  std::cout << format("step %6ld/%ld | validation loss %.4f | perplexity %.2f (%ld batches)\n",
+                      static_cast<long>(step), static_cast<long>(config_.train.steps), loss,
+                      std::exp(loss), static_cast<long>(batches))
+            << std::flush;
+  append(Json{{"step", step}, {"validation_loss", loss}, {"batches", batches}}.dump());
+}
+
+void Metrics::event(Index step, const std::string& what, const std::string& value) {
+  finish_live_line();
+  std::cout << format("step %6ld/%ld | ", static_cast<long>(step),
+                      static_cast<long>(config_.train.steps))
+            << what << ' ' << value << std::endl;
+  append(Json{{"step", step}, {what, value}}.dump());
+}
+
+void Metrics::finish_live_line() {
+  if (live_) std::cout << '\n';
+  live_ = false;
+}
+
+void Metrics::append(const std::string& json_line) {
+  if (file_) file_->write(json_line + "\n");
+}
+
+}  // namespace chimera::train

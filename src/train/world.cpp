@@ -1,0 +1,80 @@
+#include "chimera/train/world.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "chimera/base/threads.h"
+
+namespace chimera::train {
+namespace {
+
+std::atomic<bool> stop_signal{false};  // the one thing that a signal handler may touch
+
+Index environment_number(const char* name) {
+  const char* text = getenv(name);
+  return text == nullptr ? 0 : std::max<Index>(0, strtol(text, nullptr, 10));
+}
+
+// Ranks that share this node's cores.
+Index local_ranks() {
+  for (const char* name :
+       {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE"})
+    if (const Index n = environment_number(name); n > 0) return n;
+  return 1;
+}
+
+}  // namespace
+
+std::string choose_transport(const Config& config) {
+  const Index needed = config.workers(), started = launched_processes();
+  const std::string& wanted = config.parallel.transport;
+  const std::string layout =
+      concat("parallel.depth ", config.parallel.depth, " x parallel.width ", config.parallel.width);
+  if (started > 1 && wanted == "local")
+    FailUsage("parallel.transport is local, but the launcher started ", started,
+              " processes, each of which would run the whole job; start one process without the "
+              "launcher, or set it to auto");
+  if (wanted == "local" || (wanted == "auto" && started <= 1 && needed != 1)) {
+    if (started == 1 && needed > 1 && wanted == "auto")
+      FailUsage("the launcher started 1 process, but ", layout, " needs ", needed, "; start ",
+                needed, " (mpirun -n ", needed, "), or run without the launcher to use threads");
+    return "local";
+  }
+  if (wanted == "auto" && started <= 1) return "local";
+  if (started == 0)
+    FailUsage(
+        "parallel.transport is mpi, but this process was started by no launcher; use mpirun -n ",
+        needed, " chimera train ..., or set it to auto");
+  if (started != needed)
+    FailUsage("the launcher started ", started, " processes, but ", layout, " needs ", needed,
+              " workers; use mpirun -n ", needed, ", or change the layout");
+  return "mpi";
+}
+
+int threads_per_worker(const Config& config, const std::string& transport) {
+  if (config.device.threads > 0) return narrow<int>(config.device.threads);
+  const Index sharing = transport == "mpi" ? local_ranks() : config.workers();
+  return narrow<int>(std::max<Index>(1, available_cores() / sharing));
+}
+
+void run_workers(const Config& config, const std::function<void(Communicator&)>& body) {
+  const std::string transport = choose_transport(config);
+  const int threads = threads_per_worker(config, transport);
+  const double deadline = config.parallel.timeout_seconds;
+  if (transport == "mpi") return run_mpi(deadline, threads, body);
+  run_local(narrow<int>(config.workers()), deadline, threads, body);
+}
+
+void catch_stop_signals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_signal.store(true); };
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
+}
+
+bool stop_signal_received() { return stop_signal.load(); }
+
+}  // namespace chimera::train
