@@ -1,0 +1,346 @@
+// The mpi transport, and the one file with <mpi.h>.
+#include <mpi.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "chimera/base/threads.h"
+#include "chimera/comm/collectives.h"
+
+namespace chimera {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kEndTag = Communicator::kTags;  // the barrier before MPI_Finalize
+constexpr double kAbortSeconds = 5;           // MPI_Abort may return or hang; then the process ends
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  Fail(call, " failed: ", std::string_view(text, static_cast<std::size_t>(length)));
+}
+
+// A deadline for MPI calls that block: unless destroyed in time, ends this process.
+class Watchdog {
+ public:
+  Watchdog(double seconds, std::string message, int exit_code)
+      : thread_([this, seconds, message = std::move(message), exit_code] {
+          std::unique_lock lock(mutex_);
+          if (changed_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, 1e8)),
+                                [this] { return done_; }))
+            return;
+          if (!message.empty()) std::fprintf(stderr, "%s\n", message.c_str());
+          std::fflush(stderr);
+          _exit(exit_code);
+        }) {}
+  ~Watchdog() {
+    {
+      std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  Watchdog(const Watchdog&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+// Waiting without spinning: with more ranks than cores a spinning one keeps its peer from sending.
+class BackOff {
+ public:
+  void pause() {
+    ++tries_;
+    if (tries_ <= kImmediate) return;
+    if (tries_ <= kImmediate + kYields) {
+      sched_yield();
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(sleep_));
+    sleep_ = std::min(sleep_ * 3 / 2, kLongestSleep);
+  }
+
+ private:
+  static constexpr int kImmediate = 8, kYields = 32, kLongestSleep = 200;
+  int tries_ = 0, sleep_ = 10;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  // A duplicate of the world: nothing else can match its messages.
+  MpiCommunicator(double deadline_seconds, Index chunk_bytes)
+      : deadline_seconds_(deadline_seconds), chunk_bytes_(chunk_bytes) {
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+    check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+    int* largest_tag = nullptr;
+    int known = 0;
+    check(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &largest_tag, &known), "MPI_Comm_get_attr");
+    ENSURE(known != 0 && *largest_tag >= kEndTag, "this MPI allows no tags up to ", kEndTag);
+    reserve(64);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::string transport() const override { return "mpi"; }
+
+  Request send_start(int peer, int channel, std::span<const std::byte> bytes) override {
+    return start(peer, channel, const_cast<std::byte*>(bytes.data()), std::ssize(bytes), false);
+  }
+  Request recv_start(int peer, int channel, std::span<std::byte> bytes) override {
+    return start(peer, channel, bytes.data(), std::ssize(bytes), true);
+  }
+
+  void wait(Request request, std::string_view what) override {
+    if (request == 0) return;
+    const std::size_t index = find(request);
+    const Clock::time_point start = Clock::now();
+    for (BackOff back_off; poll(), messages_[index].chunks_left > 0; back_off.pause()) {
+      const std::chrono::duration<double> waited = Clock::now() - start;
+      if (waited.count() < deadline_seconds_) continue;
+      Fail("waited ", deadline_seconds_, " s for worker ", messages_[index].peer, " in ", what,
+           " (the deadline is parallel.timeout_seconds)");
+    }
+    Message& message = messages_[index];
+    message.used = false;
+    ++message.generation;
+    free_.push_back(index);
+  }
+
+  // An exception here ends the process by MPI_Abort: MPI is not called again before that.
+  void abandon() noexcept override {}
+
+  void finish() {
+    ENSURE(free_.size() == messages_.size(), "it ended with ", messages_.size() - free_.size(),
+           " messages that it never waited for");
+    barrier(*this, kEndTag, "the end of the job");
+    check(MPI_Comm_free(&comm_), "MPI_Comm_free");
+  }
+
+ private:
+  struct Message {
+    bool used = false;
+    bool receives = false;
+    int peer = 0, channel = 0;
+    Index bytes = 0;
+    Index chunks_left = 0;
+    std::uint32_t generation = 0;  // tells a request from an earlier one in the same place
+  };
+  struct Chunk {
+    std::size_t message;
+    Index offset;
+    int bytes;
+  };
+
+  void reserve(std::size_t count) {
+    messages_.reserve(count);
+    free_.reserve(count);
+    reserve_chunks(count);
+  }
+  void reserve_chunks(std::size_t count) {
+    handles_.reserve(count);
+    chunks_.reserve(count);
+    finished_.resize(count);
+    statuses_.resize(count);
+  }
+
+  std::size_t find(Request request) const {
+    const auto index = static_cast<std::size_t>((request & 0xffffffff) - 1);
+    ENSURE(index < messages_.size() && messages_[index].used &&
+               messages_[index].generation == request >> 32,
+           "worker ", rank_, " waits for request ", request, ", which has ended or is not its own");
+    return index;
+  }
+
+  // The last chunk is always shorter than the others (perhaps empty): so sender and receiver see
+  // the end of a message even when they disagree about its length.
+  Request start(int peer, int channel, std::byte* data, Index bytes, bool receives) {
+    ENSURE(peer >= 0 && peer < size_, "there is no worker ", peer, ": they are 0 to ", size_ - 1);
+    ENSURE(channel >= 0 && channel <= kEndTag, "there is no channel ", channel);
+    if (free_.empty()) {
+      messages_.emplace_back();
+      free_.reserve(messages_.capacity());
+      free_.push_back(messages_.size() - 1);
+    }
+    const std::size_t index = free_.back();
+    free_.pop_back();
+    Message& message = messages_[index];
+    message = {.used = true,
+               .receives = receives,
+               .peer = peer,
+               .channel = channel,
+               .bytes = bytes,
+               .chunks_left = bytes / chunk_bytes_ + 1,
+               .generation = message.generation & 0x7fffffff};
+    for (Index offset = 0; offset <= bytes; offset += chunk_bytes_) {
+      const int length = static_cast<int>(std::min(chunk_bytes_, bytes - offset));
+      MPI_Request handle = MPI_REQUEST_NULL;
+      if (receives)
+        check(MPI_Irecv(data + offset, length, MPI_BYTE, peer, channel, comm_, &handle),
+              "MPI_Irecv");
+      else
+        check(MPI_Isend(data + offset, length, MPI_BYTE, peer, channel, comm_, &handle),
+              "MPI_Isend");
+      handles_.push_back(handle);
+      chunks_.push_back({index, offset, length});
+    }
+    if (handles_.size() > finished_.size()) reserve_chunks(2 * handles_.size());
+    return Index{message.generation} << 32 | static_cast<Index>(index + 1);
+  }
+
+  // Progress for all requests, not only the one waited for.
+  void poll() {
+    if (handles_.empty()) return;
+    int count = 0;
+    const int code = MPI_Testsome(static_cast<int>(handles_.size()), handles_.data(), &count,
+                                  finished_.data(), statuses_.data());
+    if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+    if (count == MPI_UNDEFINED || count == 0) return;
+    for (int i = 0; i < count; ++i) {
+      const Chunk& chunk =
+          chunks_[static_cast<std::size_t>(finished_[static_cast<std::size_t>(i)])];
+      check_chunk(chunk, statuses_[static_cast<std::size_t>(i)], code == MPI_ERR_IN_STATUS);
+      --messages_[chunk.message].chunks_left;
+    }
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < handles_.size(); ++i) {
+      if (handles_[i] == MPI_REQUEST_NULL) continue;
+      handles_[kept] = handles_[i];
+      chunks_[kept++] = chunks_[i];
+    }
+    handles_.resize(kept);
+    chunks_.resize(kept);
+  }
+
+  void check_chunk(const Chunk& chunk, const MPI_Status& status, bool has_error) const {
+    const Message& message = messages_[chunk.message];
+    int error_class = MPI_SUCCESS;
+    if (has_error && status.MPI_ERROR != MPI_SUCCESS)
+      MPI_Error_class(status.MPI_ERROR, &error_class);
+    const bool truncated = message.receives && error_class == MPI_ERR_TRUNCATE;
+    if (error_class != MPI_SUCCESS && !truncated)
+      check(status.MPI_ERROR, message.receives ? "receiving" : "sending");
+    if (!message.receives) return;
+    int count = 0;
+    if (!truncated) check(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+    if (!truncated && count == chunk.bytes) return;
+    const std::string sent =
+        truncated ? concat("more than ", message.bytes)
+                  : concat(count == chunk_bytes_ ? "at least " : "", chunk.offset + count);
+    Fail("the message from worker ", message.peer, " to worker ", rank_, " on channel ",
+         message.channel, " has ", sent, " bytes, its receiver expects ", message.bytes);
+  }
+
+  const double deadline_seconds_;
+  const Index chunk_bytes_;
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 0;
+  std::vector<Message> messages_;
+  std::vector<std::size_t> free_;  // of messages_
+  std::vector<MPI_Request> handles_;
+  std::vector<Chunk> chunks_;  // beside handles_
+  std::vector<int> finished_;  // at least as long, for MPI_Testsome
+  std::vector<MPI_Status> statuses_;
+};
+
+// Returns the world's size.
+int initialise(double deadline_seconds) {
+  int initialised = 0, provided = 0, size = 0;
+  check(MPI_Initialized(&initialised), "MPI_Initialized");
+  ENSURE(initialised == 0, "run_mpi() was called twice: MPI cannot start again in one process");
+  const Watchdog watchdog(deadline_seconds,
+                          concat("MPI_Init did not return within ", deadline_seconds,
+                                 " s: does the launcher belong to ", mpi_library(), "?"),
+                          static_cast<int>(ExitCode::Error));
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  ENSURE(provided >= MPI_THREAD_FUNNELED, mpi_library(),
+         " allows no threads beside MPI's; on Cray "
+         "systems set MPICH_MAX_THREAD_SAFETY=funneled");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  return size;
+}
+
+void finalise(double deadline_seconds) {
+  const Watchdog watchdog(deadline_seconds,
+                          concat("MPI_Finalize did not return within ", deadline_seconds, " s"),
+                          static_cast<int>(ExitCode::Error));
+  check(MPI_Finalize(), "MPI_Finalize");
+}
+
+[[noreturn]] void end_all_ranks(const std::string& message, ExitCode exit_code) {
+  int rank = -1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::fflush(stdout);
+  std::fprintf(stderr, "rank %d: %s\n", rank, message.c_str());
+  std::fflush(stderr);
+  const int code = static_cast<int>(exit_code);
+  const Watchdog watchdog(kAbortSeconds, "", code);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  _exit(code);
+}
+
+}  // namespace
+
+bool mpi_built() { return true; }
+
+// "MPICH Version:\t4.0.2\n…" and "Open MPI v4.1.4, package: …" become "MPICH 4.0.2", "Open MPI
+// v4.1.4".
+std::string mpi_library() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  std::string first_line(text, static_cast<std::size_t>(length));
+  first_line.resize(std::min(first_line.find_first_of(",\n"), first_line.size()));
+  std::istringstream words(first_line);
+  std::string name, word;
+  while (words >> word)
+    if (word != "Version:") name += (name.empty() ? "" : " ") + word;
+  return name;
+}
+
+void run_mpi(double deadline_seconds, int threads_per_worker,
+             const std::function<void(Communicator&)>& body, Index chunk_bytes) {
+  ENSURE(deadline_seconds > 0, "a deadline of ", deadline_seconds,
+         " s is none; set parallel.timeout_seconds above 0");
+  ENSURE(chunk_bytes >= 1 && chunk_bytes <= Index{1} << 30, "chunks of ", chunk_bytes, " bytes");
+  const int size = initialise(deadline_seconds), launched = launched_processes();
+  if (launched > 0 && launched != size) {
+    finalise(deadline_seconds);
+    FailUsage("the launcher started ", launched, " processes but MPI sees ", size,
+              ": they do not know of each other. Under Slurm use `srun --mpi=pmi2` (for Open MPI "
+              "`srun --mpi=pmix`), elsewhere the mpirun that belongs to ",
+              mpi_library());
+  }
+  try {
+    MpiCommunicator endpoint(deadline_seconds, chunk_bytes);
+    set_team_size(threads_per_worker);
+    body(endpoint);
+    endpoint.finish();
+  } catch (const Error& error) {
+    end_all_ranks(error.what(), error.code());
+  } catch (const std::exception& error) {
+    end_all_ranks(error.what(), ExitCode::Error);
+  } catch (...) {
+    end_all_ranks("an exception of unknown type", ExitCode::Error);
+  }
+  finalise(deadline_seconds);
+}
+
+}  // namespace chimera
