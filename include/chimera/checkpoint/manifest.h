@@ -27,9 +27,9 @@ struct StoredFile {
 
 struct Manifest {
   // The caller's.
-  Index step = 0;                                  // completed steps
-  Index consumed_samples = 0;                      // the data cursor
-  model::ModelConfig model;                        //
+  Index step = 0;              // completed steps
+  Index consumed_samples = 0;  // the data cursor
+  model::ModelConfig model;
   Index end_of_text = -1;                          // token id for config.json; -1: none
   std::string config = "{}";                       // the resolved configuration: a JSON object
   std::string state = "{}";                        // further state of the trainer: a JSON object

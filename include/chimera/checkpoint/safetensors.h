@@ -23,6 +23,10 @@ struct TensorShape {
 std::string shape_text(std::span<const Index> shape);  // "(8, 16)"
 Index byte_count(const TensorShape& tensor);           // checked
 
+// Throws unless `destination` has the type and shape of the stored tensor.
+void check_destination(const TensorShape& stored, const Tensor& destination,
+                       const std::string& where);
+
 struct TensorEntry : TensorShape {
   Index offset = 0;  // of its first byte, from the start of the file
   Index bytes = 0;

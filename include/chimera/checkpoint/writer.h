@@ -69,6 +69,7 @@ class CheckpointWriter {
   const Path& temporary() const { return temporary_; }
 
  private:
+  Path publish() const;
   void reach(std::string_view point) const {
     if (hook_) hook_(point);
   }
