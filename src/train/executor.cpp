@@ -1,7 +1,8 @@
 // The executor: one switch over the instruction's operation.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
+#include <utility>
 
 #include "chimera/optim/optimizer.h"
 #include "chimera/train/worker.h"
@@ -26,7 +27,9 @@ struct Worker::Execution {
   nn::Mode mode;
   Index step;  // of training; of evaluation the batch
   SampleSource& samples;
-  int channels;  // added to the pipe
+  int channels;            // added to the pipe
+  Index first_sample;      // global number of the batch's first sample
+  Index sample_count = 0;  // evaluation: sample numbers wrap here
   float loss_scale = 0;
   StepResult result{};
   double clip = 1;
@@ -106,7 +109,7 @@ nn::Pass Worker::pass_for(const Instr& in, const Execution& run) {
                 .slot = slot_of(in, run),
                 .workspace = Flat{workspace_.data()},
                 .dropout_seed = static_cast<std::uint64_t>(config_.train.seed),
-                .first_sample = run.step * config_.batch() + position,
+                .first_sample = run.first_sample + position,
                 .loss_scale = run.loss_scale};
   const model::Stage& stage = stage_of(in);
   if (programs_.train.tied && (stage.first() || stage.last())) {
@@ -145,8 +148,10 @@ void Worker::load_micro(const Instr& in, Execution& run) {
   std::int32_t* inputs = stage.tokens(slot).i32();
   std::int32_t* targets = stage.targets(slot).i32();
   const Index first = pass_for(in, run).first_sample;
-  for (Index b = 0; b < slot.samples; ++b)
-    run.samples.read(first + b, inputs + b * T_, targets + b * T_);
+  for (Index b = 0; b < slot.samples; ++b) {
+    const Index number = run.sample_count > 0 ? (first + b) % run.sample_count : first + b;
+    run.samples.read(number, inputs + b * T_, targets + b * T_);
+  }
   run.result.data_seconds += seconds_since(start);
 }
 
@@ -158,7 +163,7 @@ void Worker::forward(const Instr& in, Execution& run) {
                           : 0.0f);
   if (!stage.last()) return;
   const float* losses = stage.losses(pass.slot).f32();
-  const Index position = pass.first_sample - run.step * config_.batch();
+  const Index position = pass.first_sample - run.first_sample;
   for (Index b = 0; b < pass.slot.samples; ++b) {
     double sum = 0;
     for (Index t = 0; t < T_; ++t) sum += static_cast<double>(losses[b * T_ + t]);
@@ -236,6 +241,7 @@ StepResult Worker::train_step(SampleSource& samples, Index step) {
                 .step = step,
                 .samples = samples,
                 .channels = 0,
+                .first_sample = sample_origin_ + step * config_.batch(),
                 .loss_scale = 1.0f / static_cast<float>(config_.batch() * T_)};
   run.result.learning_rate = optim::learning_rate(
       step, config_.train.steps, config_.optimizer.learning_rate, config_.lr_schedule);
@@ -243,25 +249,27 @@ StepResult Worker::train_step(SampleSource& samples, Index step) {
   return run.result;
 }
 
-Worker::Evaluation Worker::evaluate(SampleSource& samples, Index batches) {
+Worker::Evaluation Worker::evaluate(SampleSource& samples, Index count) {
   std::vector<double> values(sample_losses_.size() + 1);
+  const Index batch = config_.batch();
   double loss = 0;
-  bool stop = false;
-  Index batch = 0;
-  for (; batch < batches && !stop; ++batch) {
+  for (Index first = 0; first < count; first += batch) {
     std::ranges::fill(sample_losses_, 0.0);
     Execution run{.mode = nn::Mode::Evaluate,
-                  .step = batch,
+                  .step = first / batch,
                   .samples = samples,
-                  .channels = kEvaluationChannels};
+                  .channels = kEvaluationChannels,
+                  .first_sample = first,
+                  .sample_count = count};
     execute(programs_.evaluation.programs[static_cast<std::size_t>(worker_)].body, run);
     std::ranges::copy(sample_losses_, values.begin());
     values.back() = stop_requested_() ? 1 : 0;
-    sum_over_ranks(comm_, kVerdictChannel, values, "evaluation batch " + std::to_string(batch));
-    for (std::size_t i = 0; i + 1 < values.size(); ++i) loss += values[i];
-    stop = values.back() > 0;
+    sum_over_ranks(comm_, kVerdictChannel, values, concat("evaluation from sample ", first));
+    if (values.back() > 0) return {0, true};
+    for (Index i = 0; i < std::min(batch, count - first); ++i)
+      loss += values[static_cast<std::size_t>(i)];
   }
-  return {loss / static_cast<double>(batch * config_.batch() * T_), stop};
+  return {loss / static_cast<double>(count * T_), false};
 }
 
 }  // namespace chimera::train

@@ -152,8 +152,10 @@ void Worker::initialize_weights() {
 void Worker::for_each_parameter(const std::function<void(const Entry&)>& visit) {
   for (auto& [id, held] : held_) {
     const Flat weights{held.weights.data()}, m{held.m.data()}, v{held.v.data()};
+    const Flat gradients{held.accumulators.front().sums.data()};
     for (const nn::Parameter& p : held.params.parameters)
-      visit({p, weights.at(p.region), m.at(p.region), v.at(p.region), held.counts});
+      visit({p, weights.at(p.region), m.at(p.region), v.at(p.region),
+             gradients.at(p.region), held.counts});
   }
 }
 

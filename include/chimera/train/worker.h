@@ -69,14 +69,19 @@ class Worker {
     double loss = 0;
     bool stop = false;
   };
-  // Mean loss over `batches` batches from sample 0 on; changes nothing that training sees.
-  Evaluation evaluate(SampleSource& samples, Index batches);
+  // Mean loss over evaluation samples 0 … count - 1; changes nothing that training sees. Samples
+  // that fill up the last batch are computed (number modulo count) and not counted.
+  Evaluation evaluate(SampleSource& samples, Index count);
+  // Added to step * batch to give the global number of a step's first sample: 0 unless the batch
+  // size changed on resume, so that the data cursor goes on where it was.
+  void set_sample_origin(Index origin) { sample_origin_ = origin; }
 
   void initialize_weights();
   // Every parameter of every held stage with its moments: for loading, checkpoints and tests.
   struct Entry {
     const nn::Parameter& parameter;
     Tensor weight, m, v;
+    Tensor gradient;  // of the last step: the reduced sum, before clipping
     bool counts;
   };
   void for_each_parameter(const std::function<void(const Entry&)>& visit);
@@ -118,9 +123,11 @@ class Worker {
   Buffer slots_, workspace_, reduction_scratch_;
   std::vector<Index> slot_first_micro_;  // of each physical slot
   std::vector<std::array<Communicator::Request, 4>>
-      requests_;                              // per slot: sending?, activation or gradient
+      requests_;  // per slot: sending?, activation or gradient
+  Index sample_origin_ = 0;
   std::vector<double> sample_losses_;         // of the step, by position in the batch
   std::vector<std::string> parameter_names_;  // by model order
+  AbandonAtExit abandon_{comm_};              // last: requests end before the buffers they point to
 };
 
 }  // namespace chimera::train

@@ -1,0 +1,65 @@
+#include "chimera/train/sampling.h"
+
+#include <algorithm>
+
+#include "chimera/train/generate.h"
+
+namespace chimera::train {
+namespace {
+
+constexpr int kChannel = 99;
+constexpr Index kSampleTokens = 100;
+
+// Every parameter, from the worker that counts it, into the decoder of rank 0.
+void gather_weights(Worker& worker, int holders, model::Decoder* decoder) {
+  Communicator& comm = worker.comm();
+  std::vector<std::pair<std::int32_t, Tensor>> mine;
+  worker.for_each_parameter([&](const Worker::Entry& e) {
+    if (e.counts) mine.emplace_back(e.parameter.order, e.weight);
+  });
+  if (comm.rank() != 0) {
+    if (comm.rank() >= holders) return;
+    std::int64_t count = static_cast<std::int64_t>(mine.size());
+    comm.send(0, kChannel, std::as_bytes(std::span(&count, 1)), "the number of weights");
+    for (auto& [order, weight] : mine) {
+      comm.send(0, kChannel, std::as_bytes(std::span(&order, 1)), "the place of a weight");
+      comm.send(0, kChannel, bytes_of(weight), "a weight");
+    }
+    return;
+  }
+  std::map<std::int32_t, Tensor> into;
+  decoder->for_each_weight([&](const nn::Parameter& p, Tensor weight) { into[p.order] = weight; });
+  for (const auto& [order, weight] : mine)
+    std::ranges::copy(bytes_of(weight), bytes_of(into.at(order)).begin());
+  for (int rank = 1; rank < holders; ++rank) {
+    std::int64_t count = 0;
+    comm.recv(rank, kChannel, std::as_writable_bytes(std::span(&count, 1)),
+              "the number of weights");
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int32_t order = 0;
+      comm.recv(rank, kChannel, std::as_writable_bytes(std::span(&order, 1)),
+                "the place of a weight");
+      comm.recv(rank, kChannel, bytes_of(into.at(order)), "a weight");
+    }
+  }
+}
+
+}  // namespace
+
+std::string sample_text(Worker& worker, const Config& config, std::uint64_t seed) {
+  const int holders = narrow<int>(config.parallel.depth);
+  if (worker.comm().rank() != 0) {
+    gather_weights(worker, holders, nullptr);
+    return "";
+  }
+  const std::unique_ptr<Device> device = make_host_device();
+  model::Decoder decoder(config.model, *device, worker.ops());
+  gather_weights(worker, holders, &decoder);
+  const auto tokenizer = tokenizer::Tokenizer::load(config.data.tokenizer);
+  std::string text;
+  generate(decoder, tokenizer, "", std::min(kSampleTokens, config.model.n_positions - 1),
+           {.seed = seed}, [&](std::string_view piece) { text += piece; });
+  return text;
+}
+
+}  // namespace chimera::train

@@ -1,0 +1,191 @@
+#include "chimera/train/trainer.h"
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "chimera/base/log.h"
+#include "chimera/schedule/render.h"
+#include "chimera/train/data_source.h"
+#include "chimera/train/metrics.h"
+#include "chimera/train/sampling.h"
+#include "chimera/train/world.h"
+
+namespace chimera::train {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string random_id() {
+  std::random_device entropy;
+  std::string id;
+  for (int i = 0; i < 16; ++i) id += "0123456789abcdef"[entropy() % 16];
+  return id;
+}
+
+void print_plan(const Config& config, const Programs& programs, Worker& worker) {
+  std::cout << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
+            << " parameters, " << config.model.n_layer << " layers, " << config.model.n_embd
+            << " wide, vocabulary " << config.model.vocab_size << "; batch " << config.batch()
+            << " x " << config.sequence_length() << " tokens\n"
+            << schedule::render_summary(programs.train) << "memory of worker 0:\n";
+  Index total = 0;
+  for (const MemoryItem& item : worker.memory()) {
+    total += item.bytes;
+    std::printf("  %-12s %-28s %12s\n", item.owner.c_str(), item.name.c_str(),
+                human_bytes(item.bytes).c_str());
+  }
+  std::printf("  %-41s %12s\n", "total", human_bytes(total).c_str());
+  std::fflush(stdout);
+}
+
+// One worker's run. Every decision is taken alike by all workers: from the configuration, the step,
+// or the verdict.
+class Run {
+ public:
+  Run(const Config& config, const TrainOptions& options, const RunInputs& inputs,
+      const Programs& programs, Communicator& comm)
+      : config_(config),
+        options_(options),
+        inputs_(inputs),
+        lead_(comm.rank() == 0),
+        worker_(config, programs, comm, stop_signal_received) {
+    if (lead_) print_plan(config, programs, worker_);
+  }
+
+  ExitCode train() {
+    if (options_.check) return ExitCode::Done;
+    run_id_ = broadcast_text(worker_.comm(), lead_ ? random_id() : "", "the run's name");
+    start();
+    Index step = start_.step;
+    if (step >= config_.train.steps && lead_)
+      std::cout << "nothing to do: the checkpoint has " << step << " steps, train.steps is "
+                << config_.train.steps << "\n";
+    bool stop = false;
+    while (step < config_.train.steps && !stop) {
+      stop = train_one(step++);
+      if (inputs_.after_step) inputs_.after_step(worker_, step);
+      const bool last = step == config_.train.steps;
+      if (!stop && validation_ && config_.train.eval_every > 0 &&
+          (step % config_.train.eval_every == 0 || last))
+        stop = evaluate(step);
+      if (!stop && config_.train.sample_every > 0 && step % config_.train.sample_every == 0)
+        sample(step);
+      const bool due = config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0;
+      if (due || last || stop) save(step, last || stop);
+    }
+    if (metrics_) metrics_->finish_live_line();
+    if (!stop) return ExitCode::Done;
+    return stopped(step);
+  }
+
+ private:
+  void start() {
+    training_ = inputs_.training();
+    validation_ = inputs_.validation ? inputs_.validation() : nullptr;
+    start_ = load_or_initialize(worker_, config_, inputs_.identity, options_.resume);
+    worker_.set_sample_origin(start_.consumed_samples - start_.step * config_.batch());
+    if (!lead_) return;
+    if (!start_.from.empty())
+      std::cout << "resumed from " << start_.from << " after step " << start_.step << std::endl;
+    metrics_ = std::make_unique<Metrics>(config_, start_.step, peak_flops(config_, worker_.comm()));
+  }
+
+  bool train_one(Index step) {
+    const auto begin = std::chrono::steady_clock::now();
+    const StepResult result = worker_.train_step(*training_, step);
+    if (metrics_) metrics_->step(step + 1, result, seconds_since(begin));
+    return result.stop;
+  }
+
+  bool evaluate(Index step) {
+    const Index samples = config_.train.eval_batches * config_.batch();
+    const Worker::Evaluation result = worker_.evaluate(*validation_, samples);
+    if (metrics_ && !result.stop)
+      metrics_->evaluation(step, result.loss, config_.train.eval_batches);
+    return result.stop;
+  }
+
+  void sample(Index step) {
+    const std::string text = sample_text(worker_, config_, static_cast<std::uint64_t>(step));
+    if (metrics_) metrics_->event(step, "sample", text);
+  }
+
+  void save(Index step, bool final) {
+    if (config_.checkpoint.directory.empty()) return;
+    const Index consumed = start_.consumed_samples + (step - start_.step) * config_.batch();
+    const bool saved = save_checkpoint(worker_, config_, inputs_.identity, step, consumed, run_id_);
+    if (saved && metrics_)
+      metrics_->event(step, "checkpoint",
+                      (Path(config_.checkpoint.directory) / checkpoint::step_name(step)).string());
+    if (saved) return;
+    ENSURE(!final, "the last checkpoint could not be written to ", config_.checkpoint.directory,
+           " (the reason stands above); older checkpoints are untouched: make room and run the "
+           "same command again");
+    if (lead_)
+      log_warning("no checkpoint at step ", step,
+                  "; training goes on, older checkpoints are untouched");
+  }
+
+  ExitCode stopped(Index step) const {
+    ENSURE(!config_.checkpoint.directory.empty(), "stopped by a signal after step ", step,
+           "; nothing was saved, because checkpoint.directory is empty");
+    if (lead_)
+      std::cout << "stopped by a signal after step " << step << "; the same command continues"
+                << std::endl;
+    return ExitCode::Stopped;
+  }
+
+  const Config& config_;
+  const TrainOptions& options_;
+  const RunInputs& inputs_;
+  bool lead_;
+  Worker worker_;
+  std::string run_id_;
+  std::unique_ptr<SampleSource> training_, validation_;
+  Resumed start_;
+  std::unique_ptr<Metrics> metrics_;
+};
+
+// Directories made, locked against a second run, and what identifies this one written down. By rank
+// 0.
+struct RunFiles {
+  std::optional<DirectoryLock> checkpoints, log;
+  RunFiles(const Config& config, const RunIdentity& identity) {
+    if (!config.checkpoint.directory.empty()) {
+      make_directories(config.checkpoint.directory);
+      checkpoints.emplace(config.checkpoint.directory, ".lock", "the checkpoint directory");
+    }
+    if (config.log.directory.empty()) return;
+    make_directories(config.log.directory);
+    log.emplace(config.log.directory, ".lock", "the log directory");
+    write_file_atomically(Path(config.log.directory) / "config.json",
+                          config_to_json(config).dump(2) + "\n");
+    write_file_atomically(Path(config.log.directory) / "build.json",
+                          Json(identity.environment).dump(2) + "\n");
+  }
+};
+
+}  // namespace
+
+ExitCode train_on(const Config& config, const TrainOptions& options, const RunInputs& inputs) {
+  const Programs programs = build_programs(config);
+  ExitCode code = ExitCode::Done;
+  run_workers(config, [&](Communicator& comm) {
+    std::optional<RunFiles> files;
+    if (comm.rank() == 0 && !options.check) files.emplace(config, inputs.identity);
+    Run run(config, options, inputs, programs, comm);
+    const ExitCode mine = run.train();
+    if (comm.rank() == 0 || comm.transport() == "mpi") code = mine;
+  });
+  return code;
+}
+
+ExitCode train(const Config& config, const TrainOptions& options) {
+  catch_stop_signals();
+  return train_on(config, options, open_run_inputs(config));
+}
+
+}  // namespace chimera::train
