@@ -1,5 +1,5 @@
-// Whole models against PyTorch's float64 values: gradients, curves and final parameters, serial and under every
-// schedule, depth and number of micro-batches that the reference allows.
+// Whole models against PyTorch's float64 values: gradients, curves and final parameters, serial and
+// under every schedule, depth and number of micro-batches that the reference allows.
 #include "chimera/model/decoder.h"
 #include "support/golden.h"
 #include "support/support.h"
@@ -9,9 +9,11 @@ using namespace chimera::test;
 
 namespace {
 
-// The keys' bias has a gradient of zero in exact arithmetic (a constant added to all scores of a row), so Adam
-// turns its rounding noise into full steps: only the sum of the learning rates bounds it.
-void blank_key_bias(const std::string& name, std::vector<float>& values, std::vector<double>& expected) {
+// The keys' bias has a gradient of zero in exact arithmetic (a constant added to all scores of a
+// row), so Adam turns its rounding noise into full steps: only the sum of the learning rates bounds
+// it.
+void blank_key_bias(const std::string& name, std::vector<float>& values,
+                    std::vector<double>& expected) {
   if (!name.ends_with("attn.c_attn.bias")) return;
   const std::size_t C = expected.size() / 3;
   for (std::size_t i = C; i < 2 * C; ++i) values[i] = 0, expected[i] = 0;
@@ -22,7 +24,8 @@ void check_gradients(const GoldenModel& model, const Outcome& outcome, const std
     std::vector<double> expected = model.tensor("step", prefix + "grad." + name);
     blank_key_bias(name, values, expected);
     INFO(model.name() << " " << name);
-    // fp32 gradients of a few layers: facts of the field put them at 1e-5; 1e-4 is the bound asked of a layout.
+    // fp32 gradients of a few layers: facts of the field put them at 1e-5; 1e-4 is the bound asked
+    // of a layout.
     CHECK(relative_error(values, expected) < 2e-5);
   }
 }
@@ -32,7 +35,8 @@ void check_curve(const GoldenModel& model, const std::string& run, const Outcome
   REQUIRE(outcome.steps.size() == curve.size());
   for (std::size_t i = 0; i < curve.size(); ++i) {
     INFO(model.name() << " " << run << " step " << i);
-    // An independent fp32 implementation stays within 2e-6 of the float64 losses; 1e-5 leaves room for the order of sums.
+    // An independent fp32 implementation stays within 2e-6 of the float64 losses; 1e-5 leaves room
+    // for the order of sums.
     CHECK(std::abs(outcome.steps[i].loss - curve[i].loss) < 1e-5);
     CHECK(std::abs(outcome.steps[i].grad_norm - curve[i].grad_norm) < 1e-4 * curve[i].grad_norm);
     CHECK(std::abs(outcome.steps[i].learning_rate - curve[i].learning_rate) < 1e-12);
@@ -41,7 +45,8 @@ void check_curve(const GoldenModel& model, const std::string& run, const Outcome
     std::vector<double> expected = model.tensor("after_" + run, name);
     blank_key_bias(name, values, expected);
     INFO(model.name() << " " << run << " " << name);
-    // Reached by an independent fp32 implementation: 1.6e-5 over all parameters; small biases alone are worse.
+    // Reached by an independent fp32 implementation: 1.6e-5 over all parameters; small biases alone
+    // are worse.
     CHECK(relative_error(values, expected) < (expected.size() > 200 ? 5e-5 : 5e-4));
   }
 }
@@ -61,7 +66,9 @@ void check_schedule(const std::string& name, const std::string& schedule) {
         if (schedule == "chimera" && depth % 2 != 0) continue;
         INFO(schedule << " D=" << depth << " N=" << micro_batches);
         check_curve(model, run,
-                    run_layout(model, with_layout(model.config(run), schedule, depth, 1, micro_batches, model.batch()),
+                    run_layout(model,
+                               with_layout(model.config(run), schedule, depth, 1, micro_batches,
+                                           model.batch()),
                                model.steps()));
       }
 }
@@ -91,18 +98,21 @@ TEST_CASE("golden: the decoder's logits equal PyTorch's at every position") {
     const checkpoint::SafetensorsFile source(model.folder() + "/model.safetensors");
     decoder.for_each_weight([&](const nn::Parameter& p, Tensor w) { source.read(p.name, w); });
     const std::vector<double> expected = model.tensor("step", "logits");
-    const auto T = static_cast<std::size_t>(model.sequence_length()), V = expected.size() / T / static_cast<std::size_t>(model.batch());
+    const auto T = static_cast<std::size_t>(model.sequence_length()),
+               V = expected.size() / T / static_cast<std::size_t>(model.batch());
     for (std::size_t b = 0; b < static_cast<std::size_t>(model.batch()); ++b) {
       decoder.reset();
       for (std::size_t t = 0; t < T; ++t) {
-        // The first half token by token, the rest of an odd batch row in one piece: both paths of the cache.
+        // The first half token by token, the rest of an odd batch row in one piece: both paths of
+        // the cache.
         const bool whole = b % 2 == 1 && t == T / 2;
         const std::size_t n = whole ? T - t : 1;
         const Tensor logits = decoder.append({model.sample(static_cast<Index>(b)) + t, n});
         t += n - 1;
         const std::vector<float> mine(logits.f32(), logits.f32() + V);
-        const std::vector<double> row(expected.begin() + static_cast<std::ptrdiff_t>((b * T + t) * V),
-                                      expected.begin() + static_cast<std::ptrdiff_t>((b * T + t + 1) * V));
+        const std::vector<double> row(
+            expected.begin() + static_cast<std::ptrdiff_t>((b * T + t) * V),
+            expected.begin() + static_cast<std::ptrdiff_t>((b * T + t + 1) * V));
         CHECK(relative_error(mine, row) < 1e-5);
       }
     }
@@ -121,7 +131,9 @@ TEST_CASE("golden: two replicas of each schedule equal PyTorch's curves") {
     const GoldenModel model(name);
     for (const std::string schedule : {"gpipe", "1f1b", "chimera"})
       check_curve(model, "rich",
-                  run_layout(model, with_layout(model.config("rich"), schedule, 2, 2, model.batch() / 2, model.batch()),
+                  run_layout(model,
+                             with_layout(model.config("rich"), schedule, 2, 2, model.batch() / 2,
+                                         model.batch()),
                              model.steps()));
   }
 }

@@ -34,13 +34,14 @@ TEST_CASE("gpipe and 1f1b equal the serial run bitwise, dropout included") {
     for (const std::string schedule : {"gpipe", "1f1b"})
       for (const Index depth : {2, 4}) {
         INFO(name << " " << schedule << " D=" << depth);
-        check_equal(run_layout(model, with_layout(base, schedule, depth, 1, 4, model.batch()), 4), serial);
+        check_equal(run_layout(model, with_layout(base, schedule, depth, 1, 4, model.batch()), 4),
+                    serial);
       }
   }
 }
 
-// Chimera adds the gradients of each direction apart, then down and up: as two replicas of depth 1 do, of which
-// the first takes the micro-batches of the down pipe.
+// Chimera adds the gradients of each direction apart, then down and up: as two replicas of depth 1
+// do, of which the first takes the micro-batches of the down pipe.
 TEST_CASE("chimera equals a serial run with one accumulator per pipe bitwise") {
   for (const std::string name : {"tied", "untied"}) {
     const GoldenModel model(name);
@@ -55,12 +56,14 @@ TEST_CASE("chimera equals a serial run with one accumulator per pipe bitwise") {
   }
 }
 
-TEST_CASE("uneven stages change nothing: a list of layers per stage equals the serial run bitwise") {
+TEST_CASE(
+    "uneven stages change nothing: a list of layers per stage equals the serial run bitwise") {
   const GoldenModel model("untied");
   const train::Config base = dropout_config(model);
   train::Config uneven = with_layout(base, "1f1b", 2, 1, 4, model.batch());
   uneven.parallel.stage_layers = {1, model.layers() - 1};
-  check_equal(run_layout(model, uneven, 3), run_layout(model, with_layout(base, "1f1b", 1, 1, 4, model.batch()), 3));
+  check_equal(run_layout(model, uneven, 3),
+              run_layout(model, with_layout(base, "1f1b", 1, 1, 4, model.batch()), 3));
 }
 
 TEST_CASE("a frozen depth keeps its weights and leaves the others' training intact") {
@@ -70,7 +73,8 @@ TEST_CASE("a frozen depth keeps its weights and leaves the others' training inta
   const Outcome outcome = run_layout(model, config, 2);
   for (const auto& [name, values] : outcome.weights) {
     const std::vector<double> before = model.tensor("model", name);
-    const bool frozen = name.find("wte") != std::string::npos || name.find("wpe") != std::string::npos ||
+    const bool frozen = name.find("wte") != std::string::npos ||
+                        name.find("wpe") != std::string::npos ||
                         name.find(".h.0.") != std::string::npos;
     INFO(name);
     CHECK((relative_error(values, before) == 0) == frozen);

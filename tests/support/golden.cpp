@@ -16,8 +16,10 @@ Json load_json(const std::string& path) { return Json::parse(std::ifstream(path)
 
 }  // namespace
 
-GoldenModel::GoldenModel(const std::string& name) : name_(name), folder_((golden_folder() / name).string()) {
-  const Json config = load_json(folder_ + "/config.json"), curves = load_json(folder_ + "/curves.json");
+GoldenModel::GoldenModel(const std::string& name)
+    : name_(name), folder_((golden_folder() / name).string()) {
+  const Json config = load_json(folder_ + "/config.json"),
+             curves = load_json(folder_ + "/curves.json");
   model_.n_layer = config.at("n_layer").get<Index>();
   model_.n_head = config.at("n_head").get<Index>();
   model_.n_embd = config.at("n_embd").get<Index>();
@@ -59,7 +61,8 @@ std::vector<GoldenModel::Point> GoldenModel::curve(const std::string& run) const
   std::vector<Point> points;
   const Json curves = load_json(folder_ + "/curves.json");
   for (const Json& p : curves.at("runs").at(run).at("curve"))
-    points.push_back({p.at("loss").get<double>(), p.at("grad_norm").get<double>(), p.at("learning_rate").get<double>()});
+    points.push_back({p.at("loss").get<double>(), p.at("grad_norm").get<double>(),
+                      p.at("learning_rate").get<double>()});
   return points;
 }
 
@@ -82,14 +85,16 @@ std::vector<double> GoldenModel::tensor(const std::string& file, const std::stri
 }
 
 void GoldenSamples::read(Index number, std::int32_t* inputs, std::int32_t* targets) {
-  const Index step = number / model_.batch(), row = number % model_.batch(), T = model_.sequence_length();
-  const std::int32_t* tokens = model_.sample(step * model_.batch() + (order_.empty() ? row : order_[static_cast<std::size_t>(row)]));
+  const Index step = number / model_.batch(), row = number % model_.batch(),
+              T = model_.sequence_length();
+  const std::int32_t* tokens = model_.sample(
+      step * model_.batch() + (order_.empty() ? row : order_[static_cast<std::size_t>(row)]));
   std::copy(tokens, tokens + T, inputs);
   std::copy(tokens + 1, tokens + T + 1, targets);
 }
 
-train::Config with_layout(train::Config config, const std::string& schedule, Index depth, Index width, Index micro_batches,
-                          Index batch) {
+train::Config with_layout(train::Config config, const std::string& schedule, Index depth,
+                          Index width, Index micro_batches, Index batch) {
   config.parallel.schedule = schedule;
   config.parallel.depth = depth;
   config.parallel.width = width;
@@ -98,34 +103,38 @@ train::Config with_layout(train::Config config, const std::string& schedule, Ind
   return config;
 }
 
-Outcome run_layout(const GoldenModel& model, const train::Config& config, Index steps, const std::vector<Index>& order) {
+Outcome run_layout(const GoldenModel& model, const train::Config& config, Index steps,
+                   const std::vector<Index>& order) {
   const train::Programs programs = train::build_programs(config);
   const checkpoint::SafetensorsFile source(model.folder() + "/model.safetensors");
   Outcome outcome;
   std::mutex mutex;
-  run_local(narrow<int>(config.workers()), config.parallel.timeout_seconds, 1, [&](Communicator& comm) {
-    GoldenSamples samples(model, order);
-    train::Worker worker(config, programs, comm, [] { return false; });
-    worker.for_each_parameter([&](const train::Worker::Entry& e) { source.read(e.parameter.name, e.weight); });
-    std::vector<train::StepResult> results;
-    const auto store = [&](std::map<std::string, std::vector<float>>& into, bool gradients) {
-      const std::lock_guard lock(mutex);
-      worker.for_each_parameter([&](const train::Worker::Entry& e) {
-        const Tensor t = gradients ? e.gradient : e.weight;
-        const std::vector<float> values(t.f32(), t.f32() + t.size());
-        // Every holder must have the same values, bit for bit.
-        const auto [it, fresh] = into.try_emplace(e.parameter.name, values);
-        if (!fresh && it->second != values) throw Error("the holders of " + e.parameter.name + " differ");
+  run_local(
+      narrow<int>(config.workers()), config.parallel.timeout_seconds, 1, [&](Communicator& comm) {
+        GoldenSamples samples(model, order);
+        train::Worker worker(config, programs, comm, [] { return false; });
+        worker.for_each_parameter(
+            [&](const train::Worker::Entry& e) { source.read(e.parameter.name, e.weight); });
+        std::vector<train::StepResult> results;
+        const auto store = [&](std::map<std::string, std::vector<float>>& into, bool gradients) {
+          const std::lock_guard lock(mutex);
+          worker.for_each_parameter([&](const train::Worker::Entry& e) {
+            const Tensor t = gradients ? e.gradient : e.weight;
+            const std::vector<float> values(t.f32(), t.f32() + t.size());
+            // Every holder must have the same values, bit for bit.
+            const auto [it, fresh] = into.try_emplace(e.parameter.name, values);
+            if (!fresh && it->second != values)
+              throw Error("the holders of " + e.parameter.name + " differ");
+          });
+        };
+        for (Index step = 0; step < steps; ++step) {
+          results.push_back(worker.train_step(samples, step));
+          if (step == 0) store(outcome.first_gradients, true);
+        }
+        store(outcome.weights, false);
+        const std::lock_guard lock(mutex);
+        if (comm.rank() == 0) outcome.steps = results;
       });
-    };
-    for (Index step = 0; step < steps; ++step) {
-      results.push_back(worker.train_step(samples, step));
-      if (step == 0) store(outcome.first_gradients, true);
-    }
-    store(outcome.weights, false);
-    const std::lock_guard lock(mutex);
-    if (comm.rank() == 0) outcome.steps = results;
-  });
   return outcome;
 }
 

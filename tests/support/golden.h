@@ -42,7 +42,8 @@ class GoldenModel {
 // Samples in the reference's order, or in one of the test's making.
 class GoldenSamples final : public train::SampleSource {
  public:
-  explicit GoldenSamples(const GoldenModel& model, std::vector<Index> order = {}) : model_(model), order_(std::move(order)) {}
+  explicit GoldenSamples(const GoldenModel& model, std::vector<Index> order = {})
+      : model_(model), order_(std::move(order)) {}
   void read(Index number, std::int32_t* inputs, std::int32_t* targets) override;
 
  private:
@@ -52,13 +53,15 @@ class GoldenSamples final : public train::SampleSource {
 
 struct Outcome {
   std::vector<train::StepResult> steps;
-  std::map<std::string, std::vector<float>> weights, first_gradients;  // after the last step; of step 0
+  std::map<std::string, std::vector<float>> weights,
+      first_gradients;  // after the last step; of step 0
 };
 // Runs `steps` steps with local workers, one thread each, from the golden weights.
-Outcome run_layout(const GoldenModel& model, const train::Config& config, Index steps, const std::vector<Index>& order = {});
+Outcome run_layout(const GoldenModel& model, const train::Config& config, Index steps,
+                   const std::vector<Index>& order = {});
 
-train::Config with_layout(train::Config config, const std::string& schedule, Index depth, Index width, Index micro_batches,
-                          Index batch);
+train::Config with_layout(train::Config config, const std::string& schedule, Index depth,
+                          Index width, Index micro_batches, Index batch);
 
 // ||a - b|| / ||b||.
 double relative_error(const std::vector<float>& a, const std::vector<double>& b);
