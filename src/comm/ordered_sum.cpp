@@ -46,12 +46,13 @@ OrderedSum::Chunk OrderedSum::chunk_of(std::size_t member) const {
 }
 
 void OrderedSum::start(std::span<float* const> mine, float* result, float* scratch) {
-  ENSURE(result_ == nullptr, "a sum was started twice without a wait");
+  ENSURE(!started_, "a sum was started twice without a wait");
   const auto own = std::ranges::count(contributors_, comm_.rank());
   ENSURE(std::ssize(mine) == own, "worker ", comm_.rank(), " brings ", mine.size(),
          " contributions to a sum that counts on ", own);
   mine_.assign(mine.begin(), mine.end());
   result_ = result;
+  started_ = true;
   sources_.clear();
 
   const Chunk chunk = chunk_of(me_);
@@ -77,7 +78,7 @@ void OrderedSum::start(std::span<float* const> mine, float* result, float* scrat
 }
 
 void OrderedSum::wait(std::string_view what) {
-  ENSURE(result_ != nullptr, "a sum is waited for that was not started: ", what);
+  ENSURE(started_, "a sum is waited for that was not started: ", what);
   wait_for_all(what);  // also the sends: the sums received below may overwrite mine[0]
   const Chunk chunk = chunk_of(me_);
   add_up(chunk);
@@ -93,7 +94,7 @@ void OrderedSum::wait(std::string_view what) {
           comm_.send_start(members_[m], sums, bytes_of(result_ + chunk.first, chunk.count)));
   }
   wait_for_all(what);
-  result_ = nullptr;
+  started_ = false;
 }
 
 void OrderedSum::wait_for_all(std::string_view what) {

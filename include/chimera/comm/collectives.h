@@ -47,7 +47,8 @@ class OrderedSum {
   Index elements_, scratch_elements_ = 0;
   std::vector<float*> mine_;
   std::vector<const float*> sources_;  // my chunk of every contribution
-  float* result_ = nullptr;            // of the sum under way, else null
+  float* result_ = nullptr;
+  bool started_ = false;
   std::vector<Communicator::Request> requests_;
 };
 

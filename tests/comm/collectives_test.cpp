@@ -1,0 +1,258 @@
+// Collectives: results do not depend on the transport, nor on how they are chunked.
+#include "chimera/comm/collectives.h"
+
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "comm/counting.h"
+#include "comm/transport.h"
+#include "support/support.h"
+
+using namespace chimera;
+using namespace chimera::test;
+
+namespace {
+
+constexpr int kChannel = 9;
+
+// Contribution i, the same on whichever rank draws it; magnitudes from 1e-9 to 1e9, so that any
+// other order of addition gives other bits.
+std::vector<float> contribution(std::size_t i, Index elements, unsigned seed) {
+  std::mt19937 draw(seed * 1000 + static_cast<unsigned>(i));
+  std::vector<float> values(static_cast<std::size_t>(elements));
+  for (float& v : values)
+    v = std::ldexp(static_cast<float>(draw() % 20001) - 10000.0f,
+                   static_cast<int>(draw() % 60) - 30);
+  return values;
+}
+
+std::vector<float> serial_sum(std::size_t contributions, Index elements, unsigned seed) {
+  std::vector<float> sum = contribution(0, elements, seed);
+  for (std::size_t i = 1; i < contributions; ++i) {
+    const std::vector<float> next = contribution(i, elements, seed);
+    for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += next[k];
+  }
+  return sum;
+}
+
+// One rank's part in an OrderedSum.
+struct Part {
+  Part(Communicator& comm, int channel, std::vector<int> contributors, Index elements_,
+       unsigned seed_)
+      : count(contributors.size()),
+        elements(elements_),
+        seed(seed_),
+        result(static_cast<std::size_t>(elements)),
+        sum(comm, channel, contributors, elements) {
+    for (std::size_t i = 0; i < count; ++i)
+      if (contributors[i] == comm.rank()) mine.push_back(contribution(i, elements, seed));
+    for (auto& c : mine) pointers.push_back(c.data());
+    scratch.resize(static_cast<std::size_t>(sum.scratch_elements()));
+  }
+  void start(bool in_place) {
+    target = in_place ? pointers[0] : result.data();
+    sum.start(pointers, target, scratch.data());
+  }
+  void wait() { sum.wait("the sum"); }
+  void check() const {
+    const std::vector<float> expected = serial_sum(count, elements, seed);
+    ENSURE(std::memcmp(expected.data(), target, expected.size() * sizeof(float)) == 0,
+           "the sum of ", count, " contributions of ", elements, " elements (seed ", seed,
+           ") is not bitwise the serial sum");
+  }
+
+  std::size_t count;
+  Index elements;
+  unsigned seed;
+  std::vector<std::vector<float>> mine;
+  std::vector<float*> pointers;
+  std::vector<float> result, scratch;
+  float* target = nullptr;
+  OrderedSum sum;
+};
+
+}  // namespace
+
+TEST_CASE("ordered sum: bitwise the serial sum in the contributors' order") {
+  const std::vector<std::vector<int>> orders{{0, 1, 2, 3},    {3, 1, 0, 2}, {2, 0}, {1, 3, 1, 3, 0},
+                                             {0, 0, 3, 3, 3}, {1},          {2, 2}};
+  run_transport(4, [&](Communicator& comm) {
+    unsigned seed = 0;
+    for (const auto& contributors : orders)
+      for (const Index elements : {0, 1, 2, 3, 5, 1023, 1025, 70'001}) {
+        ++seed;
+        if (std::ranges::find(contributors, comm.rank()) == contributors.end()) continue;
+        Part part(comm, kChannel, contributors, elements, seed);
+        part.start(/*in_place=*/seed % 2 == 0);
+        part.wait();
+        part.check();
+      }
+  });
+}
+
+TEST_CASE("ordered sum: one object sums again and again") {
+  run_transport(3, [](Communicator& comm) {
+    Part part(comm, kChannel, {2, 0, 1}, 1000, 5);
+    for (int i = 0; i < 20; ++i) {
+      part.start(/*in_place=*/false);
+      part.wait();
+      part.check();
+    }
+  });
+}
+
+TEST_CASE("ordered sum: random contributors and lengths") {
+  run_transport(4, [](Communicator& comm) {
+    std::mt19937 draw(3);
+    for (unsigned seed = 100; seed < 160; ++seed) {
+      std::vector<int> contributors(1 + draw() % 9);
+      for (int& c : contributors) c = static_cast<int>(draw() % 4);
+      const Index elements = static_cast<Index>(draw() % 5000);
+      const bool in_place = draw() % 2 == 0;
+      if (std::ranges::find(contributors, comm.rank()) == contributors.end()) continue;
+      Part part(comm, kChannel, contributors, elements, seed);
+      part.start(in_place);
+      part.wait();
+      part.check();
+    }
+  });
+}
+
+// Worker 0 waits for each sum before it starts the next, worker 1 starts all first: on one channel
+// the messages still find their sum.
+TEST_CASE("ordered sum: sums share a channel, however starts and waits interleave") {
+  run_transport(3, [](Communicator& comm) {
+    std::vector<std::unique_ptr<Part>> parts;
+    for (unsigned i = 0; i < 5; ++i)
+      parts.push_back(
+          std::make_unique<Part>(comm, kChannel, std::vector{0, 1, 2, 1}, 100 + Index{i}, 30 + i));
+    if (comm.rank() == 0) {
+      for (auto& part : parts) {
+        part->start(true);
+        part->wait();
+      }
+    } else {
+      for (auto& part : parts) part->start(comm.rank() == 1);
+      for (auto& part : parts) part->wait();
+    }
+    for (const auto& part : parts) part->check();
+  });
+}
+
+TEST_CASE("ordered sum: a member alone sends nothing, r members 2 (r - 1) / r of the length each") {
+  run_transport(4, [](Communicator& comm) {
+    constexpr Index kElements = 4000;
+    Counting counted(comm);
+    if (comm.rank() == 2) {
+      Part alone(counted, kChannel, {2, 2}, kElements, 1);
+      alone.start(true);
+      alone.wait();
+      alone.check();
+      ENSURE(counted.messages == 0 && alone.sum.scratch_elements() == 0, "a member alone sent ",
+             counted.messages, " messages");
+    }
+    Part all(counted, kChannel, {0, 1, 2, 3}, kElements, 2);
+    all.start(true);
+    all.wait();
+    const Index expected = 2 * 3 * kElements / 4 * static_cast<Index>(sizeof(float));
+    ENSURE(counted.sent_bytes == expected, "sent ", counted.sent_bytes, " bytes, not ", expected);
+    ENSURE(all.sum.scratch_elements() == 3 * kElements / 4, "scratch ", all.sum.scratch_elements());
+  });
+}
+
+TEST_CASE("ordered sum: what it cannot do is refused") {
+  run_transport(2, [](Communicator& comm) {
+    const auto error_of = [](const std::function<void()>& call) -> std::string {
+      try {
+        call();
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "no error";
+    };
+    const auto contains = [](const std::string& text, const char* part) {
+      ENSURE(text.find(part) != std::string::npos, "expected ", part, ", got ", text);
+    };
+    const int other = 1 - comm.rank();
+    contains(error_of([&] { OrderedSum(comm, kChannel, {other}, 1); }), "brings nothing");
+    contains(error_of([&] {
+               OrderedSum(comm, Communicator::kChannels, {0, 1}, 1);
+             }),
+             "no channel 128");
+    OrderedSum sum(comm, kChannel, {comm.rank()}, 1);
+    contains(error_of([&] { sum.wait("x"); }), "not started");
+    float value = 1;
+    float* const two[] = {&value, &value};
+    contains(error_of([&] { sum.start(two, &value, nullptr); }), "brings 2 contributions");
+  });
+}
+
+// 1e16 + 1 - 1e16 is 0 or 1 or 2 by the order of addition.
+TEST_CASE("sum over ranks: in rank order, equal everywhere, any length") {
+  for (int workers = 1; workers <= kMostWorkers; ++workers)
+    run_transport(workers, [&](Communicator& comm) {
+      const auto value_of = [](int rank, std::size_t i) {
+        const double values[] = {1.0, 1e16, -1e16, 1.0};
+        return values[(static_cast<std::size_t>(rank) + i) % 4];
+      };
+      for (const std::size_t length : {0, 1, 511, 512, 513, 1500}) {
+        std::vector<double> values(length);
+        for (std::size_t i = 0; i < length; ++i) values[i] = value_of(comm.rank(), i);
+        sum_over_ranks(comm, kChannel, values, "a sum");
+        for (std::size_t i = 0; i < length; ++i) {
+          double expected = value_of(0, i);
+          for (int r = 1; r < workers; ++r) expected += value_of(r, i);
+          ENSURE(values[i] == expected, "element ", i, " of ", length, " is ", values[i], ", not ",
+                 expected);
+        }
+      }
+    });
+}
+
+TEST_CASE("broadcast: every root's bytes on every rank") {
+  for (int workers = 1; workers <= kMostWorkers; ++workers)
+    run_transport(workers, [&](Communicator& comm) {
+      for (int root = 0; root < workers; ++root)
+        for (const std::size_t length : {0, 1, 1000}) {
+          std::vector<std::byte> bytes(length, static_cast<std::byte>(comm.rank()));
+          broadcast(comm, kChannel, root, bytes, "a broadcast");
+          for (const std::byte b : bytes)
+            ENSURE(b == static_cast<std::byte>(root), "worker ", comm.rank(), " has not worker ",
+                   root, "'s bytes");
+        }
+    });
+}
+
+TEST_CASE("all-gather: every rank's bytes in rank order") {
+  for (int workers = 1; workers <= kMostWorkers; ++workers)
+    run_transport(workers, [&](Communicator& comm) {
+      for (const std::size_t length : {0, 1, 1000}) {
+        const std::vector<std::byte> mine(length, static_cast<std::byte>(comm.rank() + 1));
+        std::vector<std::byte> all(length * static_cast<std::size_t>(workers));
+        all_gather(comm, kChannel, mine, all, "a gather");
+        for (std::size_t i = 0; i < all.size(); ++i)
+          ENSURE(all[i] == static_cast<std::byte>(i / length + 1), "byte ", i, " is wrong");
+      }
+    });
+}
+
+// Each worker in turn comes 20 ms late; the steady clock is one for all processes of a machine.
+TEST_CASE("barrier: nobody leaves before the last has come") {
+  run_transport(4, [](Communicator& comm) {
+    const auto now = [] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+          .count();
+    };
+    for (int late = 0; late < 4; ++late) {
+      if (comm.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      double came = now();
+      barrier(comm, kChannel, "a barrier");
+      const double left = now();
+      broadcast(comm, kChannel, late, std::as_writable_bytes(std::span(&came, 1)), "the late time");
+      ENSURE(left >= came, "worker ", comm.rank(), " left ", came - left, " s before worker ", late,
+             " came");
+    }
+  });
+}
