@@ -1,0 +1,26 @@
+#pragma once
+// Lowering: from forwards and backwards to the program that a worker executes (rules and reasons in
+// src/schedule/README.md).
+#include <vector>
+
+#include "chimera/schedule/generate.h"
+
+namespace chimera::schedule {
+
+struct LowerOptions {
+  bool tied = false;
+  int width = 1;  // W
+};
+
+// Adds LoadMicro, messages, slots, reductions, the verdict and updates. Throws Error when the plan
+// is no schedule (two computations in one tick, neighbours on one worker, an input used before it
+// is made).
+Schedule lower(const ComputePlan& plan, const LowerOptions& options);
+
+// Which contributions are summed per stage, and for the tied matrix as the last group.
+std::vector<Group> make_groups(const std::vector<std::vector<int>>& placement, bool tied);
+
+// The inverse: the computations of a lowered program, without slots.
+ComputePlan computations(const Schedule& schedule);
+
+}  // namespace chimera::schedule

@@ -1,0 +1,26 @@
+#pragma once
+// The proof that a lowered schedule may be run (the list is in src/schedule/README.md).
+#include <vector>
+
+#include "chimera/schedule/instr.h"
+
+namespace chimera::schedule {
+
+struct WorkerReport {
+  int in_flight = 0;  // most micro-batches between their Forward and their Backward
+  int slots = 0;      // of the pool
+  int messages = 0;   // sent per step
+  int reductions = 0;
+  int versions = 1;  // weight versions held
+};
+
+struct VerifyReport {
+  std::vector<WorkerReport> workers;
+  Index instructions = 0;
+};
+
+// Runs all programs against each other with blocking rendezvous and checks every rule. Throws Error
+// naming worker, index, instruction and what is wrong. Safe on any Schedule, however damaged.
+VerifyReport verify(const Schedule& schedule);
+
+}  // namespace chimera::schedule

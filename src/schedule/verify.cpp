@@ -1,0 +1,4 @@
+#include "chimera/schedule/verify.h"
+namespace chimera::schedule {
+VerifyReport verify(const Schedule&) { return {}; }
+}  // namespace chimera::schedule
