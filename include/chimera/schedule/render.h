@@ -1,0 +1,37 @@
+#pragma once
+// Schedules as text, as pictures, and as files that can be read back.
+#include <string>
+#include <vector>
+
+#include "chimera/schedule/instr.h"
+#include "chimera/schedule/timing.h"
+
+namespace chimera::schedule {
+
+// "down0", "up1": pipe `pipe` of f pairs.
+std::string pipe_name(int pipe, int pipeline_pairs);
+
+// The paper's grid: one row per worker, one column per unit of time, F3 and B3 for micro-batch 3,
+// `.` for a bubble; then idle units per worker.
+std::string render_grid(const Timetable& table);
+
+// Heading, who runs what, and one grid per timetable with its bubbles counted.
+struct TitledTimetable {
+  std::string title;
+  Timetable table;
+};
+std::string render_text(const Schedule& schedule, const std::vector<TitledTimetable>& tables);
+
+// A self-contained SVG: colours for direction and for forward and backward, hover text per cell.
+std::string render_svg(const Schedule& schedule, const std::vector<TitledTimetable>& tables);
+
+// The lowered programs, one instruction per line.
+std::string render_instructions(const Schedule& schedule);
+
+// The whole Schedule; `from_json` returns what `to_json` was given. It refuses, naming `name` and
+// the key: unknown, missing and mistyped keys, and words that are no instruction. It does not
+// verify.
+std::string to_json(const Schedule& schedule);
+Schedule from_json(const std::string& text, const std::string& name);
+
+}  // namespace chimera::schedule

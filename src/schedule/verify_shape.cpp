@@ -1,0 +1,180 @@
+// What can be refused without running anything: sizes, ranges, places.
+#include <algorithm>
+
+#include "chimera/schedule/lower.h"
+#include "verify_state.h"
+
+namespace chimera::schedule {
+namespace {
+
+constexpr Index kMostCells = Index{1}
+                             << 24;  // stages x micro-batches: bounds the verifier's memory
+constexpr int kMostWorkers = 1 << 12, kMostTick = 1 << 28;
+
+void check_sizes(const Schedule& s) {
+  const auto positive = [](int value, const char* name, int most) {
+    ENSURE(value >= 1 && value <= most, "schedule: ", name, " is ", value, "; it must be 1 to ",
+           most);
+  };
+  positive(s.depth, "depth", kMostWorkers);
+  positive(s.micro_batches, "micro_batches", 1 << 24);
+  positive(s.virtual_stages, "virtual_stages", 1 << 16);
+  positive(s.width, "width", 1 << 24);
+  ENSURE(Index{s.depth} * s.virtual_stages <= kMostWorkers &&
+             Index{s.stages()} * s.micro_batches <= kMostCells,
+         "schedule: ", s.depth, " x ", s.virtual_stages, " stages with ", s.micro_batches,
+         " micro-batches are too many to verify; at most ", kMostCells, " in the product");
+  ENSURE(s.versions == 1 && s.slot_stride == 0, "schedule: it stores ", s.versions,
+         " weight versions and rotates slots by ", s.slot_stride,
+         " per step; this version proves schedules that finish within a step, with 1 and 0");
+  const auto per_worker = [&](std::size_t size, const char* name) {
+    ENSURE(size == at(s.depth), "schedule: ", name, " has ", size, " entries for ", s.depth,
+           " workers");
+  };
+  per_worker(s.programs.size(), "programs");
+  per_worker(s.slots.size(), "slots");
+  per_worker(s.input_slots.size(), "input_slots");
+}
+
+void check_placement(const Schedule& s) {
+  ENSURE(!s.placement.empty() && s.placement.size() <= at(s.depth), "schedule: placement has ",
+         s.placement.size(), " pipes; it needs 1 to ", s.depth);
+  ENSURE(s.pipeline_pairs >= 0 &&
+             (s.pipeline_pairs == 0 ? s.pipes() == 1
+                                    : s.pipes() / 2 == s.pipeline_pairs && s.pipes() % 2 == 0),
+         "schedule: pipeline_pairs is ", s.pipeline_pairs, " but placement has ", s.pipes(),
+         " pipes");
+  for (int p = 0; p < s.pipes(); ++p) {
+    ENSURE(s.placement[at(p)].size() == at(s.stages()), "schedule: pipe ", p, " places ",
+           s.placement[at(p)].size(), " stages; there are ", s.stages());
+    for (const int worker : s.placement[at(p)])
+      ENSURE(worker >= 0 && worker < s.depth, "schedule: pipe ", p, " places a stage on worker ",
+             worker, "; there are ", s.depth);
+  }
+  const std::vector<Group> expected = make_groups(s.placement, s.tied);
+  ENSURE(s.groups.size() == expected.size(), "schedule: there are ", s.groups.size(), " groups; ",
+         s.stages(), " stages", s.tied ? " and the tied matrix" : "", " need ", expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    ENSURE(s.groups[i] == expected[i], "schedule: group ", i,
+           " is not made of the holders of stage ", i, " in ascending (pipe, use)");
+  for (int w = 0; w < s.depth; ++w)
+    ENSURE(s.slots[at(w)] >= 0 && at(s.slots[at(w)]) <= s.programs[at(w)].body.size() &&
+               s.input_slots[at(w)] == 0,
+           "schedule: worker ", w, " has ", s.slots[at(w)], " slots and ", s.input_slots[at(w)],
+           " input slots; slots must be 0 to the number of instructions, input slots 0");
+}
+
+bool is_message(Op op) {
+  return op == Op::SendStart || op == Op::SendWait || op == Op::RecvStart || op == Op::RecvWait;
+}
+
+class InstrCheck {
+ public:
+  InstrCheck(const Schedule& s, int worker, int index)
+      : s_(s), in_(s.programs[at(worker)].body[at(index)]), worker_(worker), index_(index) {}
+
+  void run() const {
+    ensure(in_.tick >= 0 && in_.tick <= kMostTick, "its tick is not in 0 to 2^28");
+    ensure(in_.step == 0 && in_.version == -1 && in_.input_slot == -1 && in_.stream == 0 &&
+               in_.waits.empty(),
+           "step, version, input slot, stream and waits have no rule in this version");
+    switch (in_.op) {
+      case Op::LoadMicro:
+      case Op::Forward:
+      case Op::Backward:
+      case Op::BackwardInput:
+      case Op::BackwardWeight: return micro();
+      case Op::SendStart:
+      case Op::SendWait:
+      case Op::RecvStart:
+      case Op::RecvWait: return micro(), message();
+      case Op::AllReduceStart:
+      case Op::AllReduceWait:
+        ensure(in_.group == in_.stage, concat("its group is not that of the stage, ", in_.stage));
+        return stage();
+      case Op::Update: return stage();
+      case Op::FreeSlot: return slot();
+      case Op::Verdict: return;
+      case Op::Recompute:
+      case Op::ReduceScatterStart:
+      case Op::ReduceScatterWait:
+      case Op::AllGatherStart:
+      case Op::AllGatherWait:
+      case Op::PushVersion:
+      case Op::Snapshot: ensure(false, "the operation has no rule in this version");
+    }
+    ensure(false, "the operation is unknown");
+  }
+
+ private:
+  void ensure(bool condition, const std::string& what) const {
+    if (!condition) fail_at(s_, worker_, index_, what);
+  }
+  void slot() const {
+    ensure(in_.slot >= 0 && in_.slot < s_.slots[at(worker_)],
+           concat("slot ", in_.slot, " overruns the worker's pool of ", s_.slots[at(worker_)]));
+  }
+  void stage() const {
+    ensure(in_.stage >= 0 && in_.stage < static_cast<int>(s_.groups.size()),
+           concat("there is no stage ", in_.stage));
+    const auto& holders = s_.groups[at(in_.stage)].holders;
+    ensure(std::ranges::any_of(holders, [&](const Holder& h) { return h.worker == worker_; }),
+           concat("the worker does not hold stage ", in_.stage));
+  }
+  void micro() const {
+    ensure(in_.pipe >= 0 && in_.pipe < s_.pipes(), concat("there is no pipe ", in_.pipe));
+    ensure(in_.stage >= 0 && in_.stage < s_.stages(), concat("there is no stage ", in_.stage));
+    const int host = s_.placement[at(in_.pipe)][at(in_.stage)];
+    ensure(host == worker_,
+           concat("stage ", in_.stage, " of pipe ", in_.pipe, " is on worker ", host));
+    ensure(in_.micro >= 0 && in_.count >= 1 && in_.micro <= s_.micro_batches - in_.count,
+           concat("micro-batches ", in_.micro, " and on, ", in_.count,
+                  " of them, are not within 0 to ", s_.micro_batches - 1));
+    ensure((in_.message != Message::None) == is_message(in_.op),
+           "a message is named by sends and receives, and by nothing else");
+    slot();
+  }
+  void message() const {
+    const bool sends = in_.op == Op::SendStart || in_.op == Op::SendWait;
+    const bool activation = in_.message == Message::Activation;
+    const int other = in_.stage + (sends == activation ? 1 : -1);
+    ensure(other >= 0 && other < s_.stages(),
+           concat("stage ", in_.stage, " has no neighbour to exchange this ",
+                  to_string(in_.message), " with"));
+    const int host = s_.placement[at(in_.pipe)][at(other)];
+    ensure(in_.peer == host, concat("its peer is worker ", in_.peer, ", but stage ", other,
+                                    " of pipe ", in_.pipe, " is on worker ", host));
+    ensure(host != worker_, "a worker does not send to itself");
+  }
+
+  const Schedule& s_;
+  const Instr& in_;
+  const int worker_, index_;
+};
+
+}  // namespace
+
+std::string place_of(const Schedule& s, int worker, int index) {
+  const std::vector<Instr>& body = s.programs[at(worker)].body;
+  if (index >= static_cast<int>(body.size())) return concat("worker ", worker, ", end of body");
+  return concat("worker ", worker, ", body[", index, "] '", to_string(body[at(index)]), "'");
+}
+
+void fail_at(const Schedule& s, int worker, int index, const std::string& what) {
+  Fail(place_of(s, worker, index), ": ", what);
+}
+
+void verify_shape(const Schedule& s) {
+  check_sizes(s);
+  check_placement(s);
+  for (int w = 0; w < s.depth; ++w) {
+    const Program& program = s.programs[at(w)];
+    ENSURE(
+        program.prologue.empty() && program.epilogue.empty(), "worker ", w,
+        " has a prologue or an epilogue; this version proves schedules whose body is a whole step");
+    for (std::size_t i = 0; i < program.body.size(); ++i)
+      InstrCheck(s, w, static_cast<int>(i)).run();
+  }
+}
+
+}  // namespace chimera::schedule
