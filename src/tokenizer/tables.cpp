@@ -1,0 +1,93 @@
+#include "tables.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace chimera::bpe {
+namespace {
+
+std::size_t slots_for(std::size_t count) { return std::bit_ceil(2 * count + 2); }
+
+// Numbers are hashed as little-endian bytes, so that a fingerprint is the same on every machine.
+void add_number(Checksum& sum, std::uint64_t value) {
+  std::array<std::byte, 8> bytes;
+  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<std::byte>(value >> (8 * i) & 0xFF);
+  sum.add(bytes);
+}
+
+std::string fingerprint_of(const Tables& tables) {
+  Checksum sum;
+  add_number(sum, static_cast<std::uint64_t>(tables.tokens.size()));
+  for (TokenId id = 0; id < tables.tokens.size(); ++id) {
+    add_number(sum, tables.tokens[id].size() * 2 + (tables.is_special(id) ? 1 : 0));
+    sum.add(std::as_bytes(std::span(tables.tokens[id])));
+  }
+  const bool all_splits = tables.rule == MergeRule::AllSplits;
+  add_number(sum, tables.merges.size() * 2 + (all_splits ? 1 : 0));
+  for (const Merge& m : tables.merges) {
+    add_number(sum, pair_key(m.left, m.right));
+    add_number(sum, static_cast<std::uint64_t>(m.merged));
+  }
+  return sum.hex();
+}
+
+}  // namespace
+
+void PairTable::build(const std::vector<Merge>& merges) {
+  slots_.assign(slots_for(merges.size()), Slot{});
+  mask_ = slots_.size() - 1;
+  for (const Merge& m : merges) {
+    const std::uint64_t key = pair_key(m.left, m.right);
+    std::size_t i = hash_pair(key) & mask_;
+    while (slots_[i].key != kNone) i = (i + 1) & mask_;
+    slots_[i] = {key, std::uint64_t{m.rank} << 32 | static_cast<std::uint32_t>(m.merged)};
+  }
+}
+
+void WordTable::reserve(std::size_t count) {
+  slots_.assign(slots_for(count), Slot{});
+  mask_ = slots_.size() - 1;
+}
+
+TokenId WordTable::add(const TokenBytes& tokens, TokenId id) {
+  const std::uint64_t hash = hash_bytes(tokens[id]);
+  if (const TokenId there = find(tokens, tokens[id], hash); there != kNone) return there;
+  std::size_t i = hash & mask_;
+  while (slots_[i].id != kNone) i = (i + 1) & mask_;
+  slots_[i] = {static_cast<std::uint32_t>(hash >> 32), id};
+  return kNone;
+}
+
+bool Tables::is_special(TokenId id) const {
+  return std::binary_search(specials.begin(), specials.end(), id);
+}
+
+void Tables::index_merges() {
+  for (TokenId id = 0; id < tokens.size(); ++id)
+    if (tokens[id].size() == 1 && !is_special(id))
+      byte_ids[static_cast<unsigned char>(tokens[id][0])] = id;
+  pairs.build(merges);
+}
+
+void Tables::finish() {
+  index_merges();
+  words.reserve(static_cast<std::size_t>(tokens.size()));
+  LongWord memory;
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < tokens.size(); ++id) {
+    if (is_special(id)) continue;
+    ids.clear();
+    // By ranks, a whole word that is a token is that token; by a list of merges only if they make
+    // it.
+    if (rule == MergeRule::ListedPairs) merge_word(*this, tokens[id], memory, ids);
+    if (rule == MergeRule::AllSplits || (ids.size() == 1 && ids[0] == id)) words.add(tokens, id);
+  }
+  special_starts.assign(256, false);
+  for (const TokenId id : specials) {
+    special_starts[static_cast<unsigned char>(tokens[id][0])] = true;
+    if (tokens[id] == kEndOfText) end_of_text = id;
+  }
+  fingerprint = fingerprint_of(*this);
+}
+
+}  // namespace chimera::bpe
