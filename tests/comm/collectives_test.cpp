@@ -1,8 +1,10 @@
 // Collectives: results do not depend on the transport, nor on how they are chunked.
 #include "chimera/comm/collectives.h"
 
+#include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <cmath>
+#include <memory>
 #include <random>
 #include <thread>
 
@@ -58,7 +60,8 @@ struct Part {
   void wait() { sum.wait("the sum"); }
   void check() const {
     const std::vector<float> expected = serial_sum(count, elements, seed);
-    ENSURE(std::memcmp(expected.data(), target, expected.size() * sizeof(float)) == 0,
+    const std::span<const float> actual(target, expected.size());
+    ENSURE(std::ranges::equal(std::as_bytes(std::span(expected)), std::as_bytes(actual)),
            "the sum of ", count, " contributions of ", elements, " elements (seed ", seed,
            ") is not bitwise the serial sum");
   }
