@@ -145,8 +145,7 @@ Newest newest_valid(const Path& directory) {
       candidate.verify();
       out.checkpoint = std::move(candidate);
     } catch (const Error& e) {
-      out.passed_over.push_back("the checkpoint " + listed.back().path.string() +
-                                " is passed over: " + e.what());
+      out.passed_over.push_back(listed.back().path.string() + ": " + e.what());
     }
   }
   return out;

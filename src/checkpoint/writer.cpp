@@ -226,7 +226,8 @@ Path CheckpointWriter::publish() const {
 
 void CheckpointWriter::abandon() const noexcept {
   try {
-    remove_tree(temporary_);
+    std::error_code ignored;
+    if (std::filesystem::exists(temporary_, ignored)) remove_tree(temporary_);
   } catch (const std::exception& e) {
     log_warning("an unfinished checkpoint stays behind: ", e.what());
   }

@@ -64,10 +64,11 @@ void print_contents(const Checkpoint& c) {
 // The checkpoints that `path` means: itself, or all that it holds, oldest first.
 std::vector<Path> checkpoints_of(const Path& path) {
   std::error_code ignored;
+  if (std::filesystem::exists(path / checkpoint::kManifestName, ignored)) return {path};
   std::vector<Path> out;
-  if (!std::filesystem::exists(path / checkpoint::kManifestName, ignored))
+  if (std::filesystem::is_directory(path, ignored))
     for (const auto& listed : checkpoint::list_checkpoints(path)) out.push_back(listed.path);
-  if (out.empty()) out.push_back(path);
+  if (out.empty()) Checkpoint::open(path);  // throws, with the reason
   return out;
 }
 
