@@ -67,6 +67,11 @@ const char* space_end(const char* at, const char* end) {
   return next == end || last == at ? next : last;
 }
 
+bool is_cut(std::string_view text, std::size_t at) {
+  const auto before = static_cast<unsigned char>(text[at - 1]);
+  return before < 0x80 && !ascii_space(before) && ascii_space(static_cast<unsigned char>(text[at]));
+}
+
 }  // namespace
 
 std::size_t word_end(std::string_view text, std::size_t begin) {
@@ -86,12 +91,15 @@ std::size_t word_end(std::string_view text, std::size_t begin) {
 }
 
 std::size_t next_cut(std::string_view text, std::size_t from) {
-  for (std::size_t i = from; i < text.size(); ++i) {
-    const auto before = static_cast<unsigned char>(text[i - 1]);
-    if (before < 0x80 && !ascii_space(before) && ascii_space(static_cast<unsigned char>(text[i])))
-      return i;
-  }
+  for (std::size_t i = from; i < text.size(); ++i)
+    if (is_cut(text, i)) return i;
   return text.size();
+}
+
+std::size_t last_cut(std::string_view text) {
+  for (std::size_t i = text.size(); i-- > 1;)
+    if (is_cut(text, i)) return i;
+  return 0;
 }
 
 }  // namespace chimera

@@ -13,6 +13,7 @@ namespace chimera {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{64} << 10;    // counted by one thread at a time
+constexpr std::size_t kPart = std::size_t{1} << 20;      // taken in at a time
 constexpr std::size_t kPending = std::size_t{15} << 20;  // text that waits to be counted
 
 // Each line by itself, with the newline that ends it.
@@ -34,10 +35,28 @@ void count_words(std::string_view text, bpe::WordCounter& counter) {
 
 struct TokenizerTrainer::State {
   TrainCallback progress;
-  std::string pending;
-  std::vector<std::size_t> ends;           // of the pieces of pending
+  std::string pending;                     // pieces, then the open end of a text
+  std::vector<std::size_t> ends;           // of the pieces
+  std::size_t looked = 0;                  // the open end has no cut before this position
   std::vector<bpe::WordCounter> counters;  // one per thread of the team
   Index bytes = 0;
+
+  std::size_t closed() const { return ends.empty() ? 0 : ends.back(); }
+
+  void close_at(std::size_t end) {
+    if (end > closed()) ends.push_back(end);
+    if (end >= kPending) flush();
+  }
+
+  // Makes pieces of the open end, as long as it is long enough and has places to cut.
+  void cut() {
+    while (pending.size() - closed() > kPiece) {
+      const std::size_t at = next_cut(pending, std::max(looked, closed() + kPiece));
+      looked = at;
+      if (at == pending.size()) return;
+      close_at(at);
+    }
+  }
 
   void flush() {
     const auto pieces = static_cast<Index>(ends.size());
@@ -50,8 +69,9 @@ struct TokenizerTrainer::State {
           count_words(std::string_view(pending).substr(begin, ends[i] - begin), counters[t]);
         }
     });
-    pending.clear();
+    pending.erase(0, closed());
     ends.clear();
+    looked = 0;
     if (progress) progress({TrainProgress::Phase::Reading, bytes, 0});
   }
 };
@@ -62,15 +82,25 @@ TokenizerTrainer::TokenizerTrainer(TrainCallback progress) : state_(std::make_un
 TokenizerTrainer::~TokenizerTrainer() = default;
 TokenizerTrainer::TokenizerTrainer(TokenizerTrainer&&) noexcept = default;
 
-void TokenizerTrainer::add_text(std::string_view text) {
-  while (!text.empty()) {
-    const std::size_t cut = next_cut(text, std::min(text.size(), kPiece));
-    state_->pending += text.substr(0, cut);
-    state_->ends.push_back(state_->pending.size());
-    state_->bytes += static_cast<Index>(cut);
-    text.remove_prefix(cut);
-    if (state_->pending.size() >= kPending) state_->flush();
+void TokenizerTrainer::add_part(std::string_view part) {
+  state_->bytes += static_cast<Index>(part.size());
+  while (!part.empty()) {
+    const std::size_t size = std::min(part.size(), kPart);
+    state_->pending += part.substr(0, size);
+    part.remove_prefix(size);
+    state_->cut();
   }
+}
+
+void TokenizerTrainer::end_text() {
+  state_->cut();
+  state_->close_at(state_->pending.size());
+}
+
+void TokenizerTrainer::add_text(std::string_view text) {
+  end_text();
+  add_part(text);
+  end_text();
 }
 
 Index TokenizerTrainer::bytes() const { return state_->bytes; }
@@ -78,6 +108,7 @@ Index TokenizerTrainer::bytes() const { return state_->bytes; }
 Tokenizer TokenizerTrainer::finish(const TrainOptions& options) {
   check_train_options(options);
   ENSURE(state_->bytes > 0, "there is no text to train a tokenizer on: all input is empty");
+  end_text();
   state_->flush();
   auto& counters = state_->counters;
   for (; counters.size() > 1; counters.pop_back())

@@ -17,4 +17,7 @@ std::size_t word_end(std::string_view text, std::size_t begin);
 // is none. No special token spans such a cut.
 std::size_t next_cut(std::string_view text, std::size_t from);
 
+// The last such position in 1 … text.size() - 1; 0 where there is none.
+std::size_t last_cut(std::string_view text);
+
 }  // namespace chimera

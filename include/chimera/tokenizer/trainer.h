@@ -27,21 +27,25 @@ struct TrainProgress {
 using TrainCallback = std::function<void(const TrainProgress&)>;
 
 // Counts the words of the texts that it is fed, with the calling thread's team; keeps the counted
-// words and at most 16 MiB of text.
+// words and some 16 MiB of text (more only where a stretch without ASCII white space is longer).
 class TokenizerTrainer {
  public:
   explicit TokenizerTrainer(TrainCallback progress = {});
   ~TokenizerTrainer();
   TokenizerTrainer(TokenizerTrainer&&) noexcept;
 
-  // One text: no word spans two calls, nor a line's end. Any bytes are accepted.
+  // One text: no word spans two calls. Any bytes are accepted.
   void add_text(std::string_view text);
+  // The same in parts that break anywhere, also within a character.
+  void add_part(std::string_view part);
+  void end_text();
 
   Index bytes() const;  // of all texts so far
 
-  // Learns the merges; the words stay, so it may be called again with other options. Throws
-  // UsageError on options that no text could satisfy, Error where there was no text. Where the text
-  // has no pair left that is frequent enough, warns and returns the smaller vocabulary.
+  // Ends the text and learns the merges; the words stay, so it may be called again with other
+  // options. Throws UsageError on options that no text could satisfy, Error where there was no
+  // text. Where the text has no pair left that is frequent enough, warns and returns the smaller
+  // vocabulary.
   Tokenizer finish(const TrainOptions& options);
 
  private:
