@@ -50,11 +50,11 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
   return ids[n - 1];
 }
 
-EndReason generate(model::Decoder& decoder, const tokenizer::Tokenizer& tokenizer,
-                   std::string_view prompt, Index tokens, const SamplingOptions& options,
+EndReason generate(model::Decoder& decoder, const Tokenizer& tokenizer, std::string_view prompt,
+                   Index tokens, const SamplingOptions& options,
                    const std::function<void(std::string_view)>& sink) {
   const auto end = tokenizer.end_of_text();
-  std::vector<std::int32_t> ids = tokenizer.encode(prompt, tokenizer::SpecialTokens::Recognize);
+  std::vector<std::int32_t> ids = tokenizer.encode(prompt, SpecialTokens::Recognize);
   if (ids.empty()) {
     ENSURE(end.has_value(),
            "the prompt is empty and the tokenizer has no <|endoftext|> to begin at; give a prompt");

@@ -55,7 +55,7 @@ std::string sample_text(Worker& worker, const Config& config, std::uint64_t seed
   const std::unique_ptr<Device> device = make_host_device();
   model::Decoder decoder(config.model, *device, worker.ops());
   gather_weights(worker, holders, &decoder);
-  const auto tokenizer = tokenizer::Tokenizer::load(config.data.tokenizer);
+  const auto tokenizer = Tokenizer::load(config.data.tokenizer);
   std::string text;
   generate(decoder, tokenizer, "", std::min(kSampleTokens, config.model.n_positions - 1),
            {.seed = seed}, [&](std::string_view piece) { text += piece; });

@@ -1,10 +1,14 @@
 #include "chimera/train/trainer.h"
 
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <random>
 
 #include "chimera/base/log.h"
+#include "chimera/base/threads.h"
+#include "chimera/ops/machine_limits.h"
+#include "chimera/schedule/lower.h"
 #include "chimera/schedule/render.h"
 #include "chimera/train/data_source.h"
 #include "chimera/train/metrics.h"
@@ -25,12 +29,38 @@ std::string random_id() {
   return id;
 }
 
+// One line on the schedule, and its picture while that fits on a screen.
+std::string schedule_summary(const schedule::Schedule& plan) {
+  constexpr int kWidestPicture = 8;
+  const schedule::Timetable table =
+      schedule::as_soon_as_possible(schedule::computations(plan), {.forward = 1, .backward = 2});
+  std::string out =
+      concat("schedule: ", plan.name, ", depth ", plan.depth, ", width ", plan.width, ", ",
+             plan.micro_batches,
+             " micro-batches per pipeline group; bubbles with a backward of two forwards: ",
+             std::round(1000 * table.bubble_ratio()) / 10, " %\n");
+  if (plan.depth > 1 && plan.depth <= kWidestPicture && plan.micro_batches <= 2 * kWidestPicture)
+    out += schedule::render_grid(table);
+  return out;
+}
+
+// Multiply-adds per second of all cores in use, measured for half a second by rank 0 alone; MFU is
+// relative to it.
+double peak_flops(const Config& config, const Communicator& comm) {
+  const MachineLimits limits = measure_machine_limits();
+  const Index sharing = workers_per_node(config, comm.transport());
+  const double threads =
+      static_cast<double>(std::min<Index>(available_cores(), sharing * limits.threads));
+  return limits.flops / limits.threads * threads * static_cast<double>(config.workers()) /
+         static_cast<double>(sharing);
+}
+
 void print_plan(const Config& config, const Programs& programs, Worker& worker) {
   std::cout << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
             << " parameters, " << config.model.n_layer << " layers, " << config.model.n_embd
             << " wide, vocabulary " << config.model.vocab_size << "; batch " << config.batch()
             << " x " << config.sequence_length() << " tokens\n"
-            << schedule::render_summary(programs.train) << "memory of worker 0:\n";
+            << schedule_summary(programs.train) << "memory of worker 0:\n";
   Index total = 0;
   for (const MemoryItem& item : worker.memory()) {
     total += item.bytes;

@@ -65,13 +65,13 @@ Programs build_programs(const Config& config) {
 }
 
 Worker::Worker(const Config& config, const Programs& programs, Communicator& comm,
-               std::function<bool()> stop_requested)
+               std::function<bool()> stop_requested, std::unique_ptr<Ops> ops)
     : config_(config),
       programs_(programs),
       comm_(comm),
       stop_requested_(std::move(stop_requested)),
       device_(make_host_device()),
-      ops_(make_cpu_ops()),
+      ops_(std::move(ops)),
       replica_(comm.rank() / programs.train.depth),
       worker_(comm.rank() % programs.train.depth),
       T_(config.sequence_length()) {
@@ -154,8 +154,8 @@ void Worker::for_each_parameter(const std::function<void(const Entry&)>& visit) 
     const Flat weights{held.weights.data()}, m{held.m.data()}, v{held.v.data()};
     const Flat gradients{held.accumulators.front().sums.data()};
     for (const nn::Parameter& p : held.params.parameters)
-      visit({p, weights.at(p.region), m.at(p.region), v.at(p.region),
-             gradients.at(p.region), held.counts});
+      visit({p, weights.at(p.region), m.at(p.region), v.at(p.region), gradients.at(p.region),
+             held.counts});
   }
 }
 

@@ -54,10 +54,13 @@ std::string choose_transport(const Config& config) {
   return "mpi";
 }
 
+Index workers_per_node(const Config& config, const std::string& transport) {
+  return transport == "mpi" ? std::min(local_ranks(), config.workers()) : config.workers();
+}
+
 int threads_per_worker(const Config& config, const std::string& transport) {
   if (config.device.threads > 0) return narrow<int>(config.device.threads);
-  const Index sharing = transport == "mpi" ? local_ranks() : config.workers();
-  return narrow<int>(std::max<Index>(1, available_cores() / sharing));
+  return narrow<int>(std::max<Index>(1, available_cores() / workers_per_node(config, transport)));
 }
 
 void run_workers(const Config& config, const std::function<void(Communicator&)>& body) {

@@ -26,8 +26,8 @@ enum class EndReason { Length, EndOfText, ContextFull };
 
 // Continues `prompt` by up to `tokens` tokens; each token's bytes go to `sink` as they come. Throws
 // when the prompt fills the context. An empty prompt begins at end-of-text.
-EndReason generate(model::Decoder& decoder, const tokenizer::Tokenizer& tokenizer,
-                   std::string_view prompt, Index tokens, const SamplingOptions& options,
+EndReason generate(model::Decoder& decoder, const Tokenizer& tokenizer, std::string_view prompt,
+                   Index tokens, const SamplingOptions& options,
                    const std::function<void(std::string_view)>& sink);
 
 }  // namespace chimera::train

@@ -11,6 +11,9 @@ namespace chimera::train {
 // launcher that started more or fewer processes than depth * width, with the way out.
 std::string choose_transport(const Config& config);
 
+// Workers that share this node's cores, as far as the launcher's variables tell.
+Index workers_per_node(const Config& config, const std::string& transport);
+
 // Threads of each worker: device.threads, or the cores of the node shared out among its workers.
 int threads_per_worker(const Config& config, const std::string& transport);
 
