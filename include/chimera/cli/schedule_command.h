@@ -1,0 +1,11 @@
+#pragma once
+namespace CLI {
+class App;
+}
+
+namespace chimera::cli {
+
+// chimera schedule show, chimera schedule verify: needs neither GPU nor MPI.
+void add_schedule_command(CLI::App& app);
+
+}  // namespace chimera::cli
