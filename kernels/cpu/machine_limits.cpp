@@ -7,6 +7,7 @@ namespace {
 double fma_loop(Index rounds, float* sink) {
   constexpr int kChains = 10;  // more than latency times throughput needs, fewer than registers
   Vec chain[kChains];
+#pragma GCC unroll 10
   for (int c = 0; c < kChains; ++c) chain[c] = splat(1.0f + 0.01f * static_cast<float>(c));
   Vec a = splat(0.999999f), b = splat(1e-6f);
   for (Index r = 0; r < rounds; ++r) {
@@ -15,6 +16,7 @@ double fma_loop(Index rounds, float* sink) {
     asm volatile("" : "+m"(sink[0]));  // the rounds are not folded together
   }
   Vec total = {};
+#pragma GCC unroll 10
   for (int c = 0; c < kChains; ++c) total += chain[c];
   sink[0] = sum_lanes(total);
   return 2.0 * kLanes * kChains * static_cast<double>(rounds);

@@ -15,7 +15,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
 endif()
 
 add_library(chimera_cpu STATIC ${kernel_folder}/cpu_ops.cpp ${kernel_folder}/isa.cpp ${kernel_folder}/matmul.cpp
-            ${kernel_folder}/shapes.cpp)
+            ${kernel_folder}/limits.cpp ${kernel_folder}/shapes.cpp)
 target_link_libraries(chimera_cpu PUBLIC chimera_ops PRIVATE OneDNN::dnnl)
 target_include_directories(chimera_cpu INTERFACE ${PROJECT_SOURCE_DIR}/kernels)
 if(isa_names MATCHES avx2)

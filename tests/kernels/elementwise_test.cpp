@@ -1,0 +1,121 @@
+// GELU, exponential, AdamW, sum of squares.
+#include <map>
+
+#include "cpu/isa.h"
+#include "references.h"
+
+using namespace chimera;
+using namespace chimera::test;
+
+// 3 units in the last place: the polynomial errs by 1e-8 relative, each of its last operations by
+// half a unit.
+TEST_CASE("exp: a few units in the last place over the whole range, 0, infinity and NaN") {
+  for (const cpu::Kernels& k : cpu::usable_kernels()) {
+    INFO(k.isa);
+    Floats x;
+    for (float v = -86.5f; v < 88.7f; v += 0.0137f) x.push_back(v);
+    for (float v = 1e-8f; v < 1; v *= 1.1f) x.insert(x.end(), {v, -v});
+    x.insert(x.end(), {0.0f, -0.0f, 88.7228f});
+    Floats y(x.size());
+    k.exp(y.data(), x.data(), 0, std::ssize(x));
+    double worst = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double exact = std::exp(static_cast<double>(x[i]));
+      worst = std::max(worst, std::abs(static_cast<double>(y[i]) / exact - 1));
+    }
+    CHECK(worst <= 3 * 0x1p-23);
+    const float inf = INFINITY;
+    x = {-inf, -1e30f, -200, -87, 89, 1e30f, inf, NAN};
+    y.resize(x.size());
+    k.exp(y.data(), x.data(), 0, std::ssize(x));
+    CHECK(Floats(y.begin(), y.begin() + 7) == Floats{0, 0, 0, 0, inf, inf, inf});
+    CHECK(std::isnan(y[7]));
+  }
+}
+
+TEST_CASE("gelu: forward and gradient match float64 at every size up to two vectors and beyond") {
+  on_every_machine([](Ops& ops) {
+    for (const Index n : {1, 2, 15, 16, 17, 31, 33, 1000, 40001}) {
+      Floats x = random_floats(n, 1, 3), dy = random_floats(n, 2), y(x.size()), dx(x.size());
+      ops.gelu_forward(tensor(y, {n}), tensor(x, {n}));
+      ops.gelu_backward(tensor(dx, {n}), tensor(dy, {n}), tensor(x, {n}));
+      CHECK(distance(y, gelu_reference(widen(x))) <= kFp32);
+      CHECK(distance(dx, gelu_gradient(widen(dy), widen(x))) <= kFp32);
+      ops.gelu_backward(tensor(dy, {n}), tensor(dy, {n}), tensor(x, {n}));
+      CHECK(dy == dx);  // in place
+    }
+  });
+}
+
+TEST_CASE("gelu: tails and bad values") {
+  on_every_machine([](Ops& ops) {
+    Floats x{-1e20f, -50, -9, 9, 50, 1e20f, NAN, INFINITY}, y(x.size()), dx(x.size());
+    Floats dy(x.size(), 1.0f);
+    const Index n = std::ssize(x);
+    ops.gelu_forward(tensor(y, {n}), tensor(x, {n}));
+    ops.gelu_backward(tensor(dx, {n}), tensor(dy, {n}), tensor(x, {n}));
+    CHECK(std::abs(y[0]) + std::abs(y[1]) + std::abs(y[2]) <= 1e-14);  // gelu(-9) is about -1e-17
+    CHECK(Floats(y.begin() + 3, y.begin() + 6) == Floats{9, 50, 1e20f});
+    CHECK(std::abs(dx[0]) + std::abs(dx[1]) + std::abs(dx[2]) <= 1e-14);
+    CHECK(Floats(dx.begin() + 3, dx.begin() + 6) == Floats{1, 1, 1});
+    CHECK(std::isnan(y[6]));
+    CHECK(std::isnan(dx[6]));
+    CHECK(y[7] == INFINITY);
+  });
+}
+
+TEST_CASE("adamw: three steps follow the formula, with scale and decay") {
+  on_every_machine([](Ops& ops) {
+    const Index n = 20011;
+    Floats p = random_floats(n, 1), m = random_floats(n, 2, 0.1f), v = random_floats(n, 3, 0.1f),
+           g = random_floats(n, 4);
+    for (float& x : v) x = x * x;
+    Doubles P = widen(p), M = widen(m), V = widen(v);
+    AdamWStep s{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 1};
+    for (s.t = 1; s.t <= 3; ++s.t) {
+      ops.adamw(tensor(p, {n}), tensor(m, {n}), tensor(v, {n}), tensor(g, {n}), s);
+      const double b1 = s.beta1, b2 = s.beta2, rate = s.rate;
+      for (std::size_t i = 0; i < P.size(); ++i) {
+        const double grad = static_cast<double>(g[i]) * static_cast<double>(s.grad_scale);
+        M[i] = b1 * M[i] + (1 - b1) * grad;
+        V[i] = b2 * V[i] + (1 - b2) * grad * grad;
+        P[i] -= rate * static_cast<double>(s.decay) * P[i];
+        P[i] -= rate * (M[i] / (1 - std::pow(b1, s.t))) /
+                (std::sqrt(V[i] / (1 - std::pow(b2, s.t))) + static_cast<double>(s.epsilon));
+      }
+    }
+    // Three steps: a few roundings each.
+    CHECK(distance(p, P) <= 1e-6);
+    CHECK(distance(m, M) <= 1e-6);
+    CHECK(distance(v, V) <= 1e-6);
+  });
+}
+
+TEST_CASE(
+    "sum of squares: double accuracy, the same bits for every team, not finite where x is not") {
+  const Index n = 3 * 4096 + 77;
+  Floats x = random_floats(n, 1);
+  double expected = 0;
+  for (const float v : x) expected += static_cast<double>(v) * static_cast<double>(v);
+  std::map<std::string, double> first;
+  for (const std::string& isa : machine_isas())
+    for (const int team : {1, 2, 3}) {
+      const int before = team_size();
+      set_team_size(team);
+      const auto ops = make_cpu_ops(isa);
+      const double sum = ops->sum_squares(tensor(x, {n}));
+      CHECK(std::abs(sum - expected) <= 1e-13 * expected);  // sums of 12,000 doubles
+      CHECK(first.emplace(isa, sum).first->second == sum);
+      // The blocks add up in order: the whole is the sum of its parts at block borders.
+      CHECK(ops->sum_squares(tensor(x, {n}).rows(0, 4096)) +
+                ops->sum_squares(tensor(x, {n}).rows(4096, 4096)) ==
+            ops->sum_squares(tensor(x, {n}).rows(0, 8192)));
+      for (const float bad : {NAN, INFINITY, -INFINITY}) {
+        Floats y = x;
+        y[5000] = bad;
+        CHECK_FALSE(std::isfinite(ops->sum_squares(tensor(y, {n}))));
+      }
+      CHECK(ops->sum_squares(Tensor(x.data(), DType::F32, {0})) == 0);
+      set_team_size(before);
+    }
+}
