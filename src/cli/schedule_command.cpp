@@ -99,6 +99,16 @@ void print_proof(const std::string& name, const Schedule& s) {
             << peak_text(report) << std::flush;
 }
 
+void verify_file(const std::string& file) {
+  const Schedule s = from_json(read_file(file, kLargestFile), file);
+  try {
+    verify(s);
+  } catch (const Error& error) {
+    Fail(file, ": not a schedule that can be run: ", error.what());
+  }
+  print_proof(file, s);
+}
+
 void print_sweep(int depth, int micro_batches) {
   if (depth < 1 || depth > 64 || micro_batches < 1 || micro_batches > 256)
     FailUsage("verify --all to D = ", depth, ", N = ", micro_batches,
@@ -127,8 +137,7 @@ void print_sweep(int depth, int micro_batches) {
 
 void verify_command(const Options& o) {
   if (!o.file.empty() && o.all) FailUsage("verify takes --file or --all, not both");
-  if (!o.file.empty())
-    return print_proof(o.file, from_json(read_file(o.file, kLargestFile), o.file));
+  if (!o.file.empty()) return verify_file(o.file);
   if (o.all)
     return print_sweep(o.depth_given ? o.request.depth : 16,
                        o.micro_batches_given ? o.request.micro_batches : 48);

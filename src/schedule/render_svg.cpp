@@ -1,5 +1,7 @@
 // The same grids as a picture that stays readable at D = 32.
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 
 #include "chimera/schedule/render.h"
 #include "render_shared.h"
@@ -26,12 +28,27 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
+// "#rrggbb" (SVG 1.1 has no hsl()): hue in degrees, saturation and lightness in [0, 1].
+std::string rgb(double hue, double saturation, double lightness) {
+  const double chroma = saturation * std::min(lightness, 1 - lightness);
+  std::string out = "#";
+  for (const int n : {0, 8, 4}) {
+    const double k = std::fmod(n + hue / 30, 12);
+    const double value = lightness - chroma * std::max(-1.0, std::min({k - 3, 9 - k, 1.0}));
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x",
+                  static_cast<unsigned>(std::lround(255 * value)) & 255u);
+    out += digits;
+  }
+  return out;
+}
+
 // Down pipes are blue to green, up pipes red to yellow; a forward is light, a backward dark.
 std::string colour(int pipe, int pairs, bool forward) {
   const int f = std::max(pairs, 1);
   const bool down = pipe < f;
-  const int hue = down ? 212 - 70 * (pipe % f) / f : 12 + 40 * (pipe % f) / f;
-  return concat("hsl(", hue, down ? ",65%," : ",80%,", forward ? 78 : 42, "%)");
+  const double within = static_cast<double>(pipe % f) / f;
+  return rgb(down ? 212 - 70 * within : 12 + 40 * within, down ? 0.6 : 0.8, forward ? 0.8 : 0.42);
 }
 
 std::string text(int x, int y, const char* style, const std::string& content) {

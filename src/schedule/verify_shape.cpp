@@ -90,7 +90,7 @@ class InstrCheck {
       case Op::RecvWait: return micro(), message();
       case Op::AllReduceStart:
       case Op::AllReduceWait:
-        ensure(in_.group == in_.stage, concat("its group is not that of the stage, ", in_.stage));
+        ensure(in_.group == in_.stage, "its group is not that of the stage, ", in_.stage);
         return stage();
       case Op::Update: return stage();
       case Op::FreeSlot: return slot();
@@ -107,29 +107,29 @@ class InstrCheck {
   }
 
  private:
-  void ensure(bool condition, const std::string& what) const {
-    if (!condition) fail_at(s_, worker_, index_, what);
+  template <class... Parts>
+  void ensure(bool condition, const Parts&... parts) const {
+    if (!condition) fail_at(s_, worker_, index_, concat(parts...));
   }
   void slot() const {
-    ensure(in_.slot >= 0 && in_.slot < s_.slots[at(worker_)],
-           concat("slot ", in_.slot, " overruns the worker's pool of ", s_.slots[at(worker_)]));
+    ensure(in_.slot >= 0 && in_.slot < s_.slots[at(worker_)], "slot ", in_.slot,
+           " overruns the worker's pool of ", s_.slots[at(worker_)]);
   }
   void stage() const {
-    ensure(in_.stage >= 0 && in_.stage < static_cast<int>(s_.groups.size()),
-           concat("there is no stage ", in_.stage));
+    ensure(in_.stage >= 0 && in_.stage < static_cast<int>(s_.groups.size()), "there is no stage ",
+           in_.stage);
     const auto& holders = s_.groups[at(in_.stage)].holders;
     ensure(std::ranges::any_of(holders, [&](const Holder& h) { return h.worker == worker_; }),
-           concat("the worker does not hold stage ", in_.stage));
+           "the worker does not hold stage ", in_.stage);
   }
   void micro() const {
-    ensure(in_.pipe >= 0 && in_.pipe < s_.pipes(), concat("there is no pipe ", in_.pipe));
-    ensure(in_.stage >= 0 && in_.stage < s_.stages(), concat("there is no stage ", in_.stage));
+    ensure(in_.pipe >= 0 && in_.pipe < s_.pipes(), "there is no pipe ", in_.pipe);
+    ensure(in_.stage >= 0 && in_.stage < s_.stages(), "there is no stage ", in_.stage);
     const int host = s_.placement[at(in_.pipe)][at(in_.stage)];
-    ensure(host == worker_,
-           concat("stage ", in_.stage, " of pipe ", in_.pipe, " is on worker ", host));
+    ensure(host == worker_, "stage ", in_.stage, " of pipe ", in_.pipe, " is on worker ", host);
     ensure(in_.micro >= 0 && in_.count >= 1 && in_.micro <= s_.micro_batches - in_.count,
-           concat("micro-batches ", in_.micro, " and on, ", in_.count,
-                  " of them, are not within 0 to ", s_.micro_batches - 1));
+           "micro-batches ", in_.micro, " and on, ", in_.count, " of them, are not within 0 to ",
+           s_.micro_batches - 1);
     ensure((in_.message != Message::None) == is_message(in_.op),
            "a message is named by sends and receives, and by nothing else");
     slot();
@@ -138,12 +138,11 @@ class InstrCheck {
     const bool sends = in_.op == Op::SendStart || in_.op == Op::SendWait;
     const bool activation = in_.message == Message::Activation;
     const int other = in_.stage + (sends == activation ? 1 : -1);
-    ensure(other >= 0 && other < s_.stages(),
-           concat("stage ", in_.stage, " has no neighbour to exchange this ",
-                  to_string(in_.message), " with"));
+    ensure(other >= 0 && other < s_.stages(), "stage ", in_.stage,
+           " has no neighbour to exchange this ", to_string(in_.message), " with");
     const int host = s_.placement[at(in_.pipe)][at(other)];
-    ensure(in_.peer == host, concat("its peer is worker ", in_.peer, ", but stage ", other,
-                                    " of pipe ", in_.pipe, " is on worker ", host));
+    ensure(in_.peer == host, "its peer is worker ", in_.peer, ", but stage ", other, " of pipe ",
+           in_.pipe, " is on worker ", host);
     ensure(host != worker_, "a worker does not send to itself");
   }
 
