@@ -59,6 +59,19 @@ std::array<unsigned char, 256> bytes_by_char() {
   return out;
 }
 
+std::string shown(std::string_view content) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  std::string out;
+  for (const char c : content.substr(0, 80)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7F)
+      out += std::string("\\x") + kHex[byte >> 4] + kHex[byte & 15];
+    else
+      out += c;
+  }
+  return out + (content.size() > 80 ? "..." : "");
+}
+
 bool has_special_form(std::string_view text) {
   if (text.size() < 3) return false;
   const bool closed =

@@ -21,4 +21,7 @@ std::array<unsigned char, 256> bytes_by_char();
 // control characters. Such a text is never one word of GPT-2's pattern, so no merges make it.
 bool has_special_form(std::string_view text);
 
+// At most 80 bytes of a file's content for a message, control characters as \xNN.
+std::string shown(std::string_view content);
+
 }  // namespace chimera::bpe

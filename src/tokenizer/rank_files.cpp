@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base64.h"
+#include "byte_chars.h"
 #include "files.h"
 
 namespace chimera::bpe {
@@ -16,18 +17,18 @@ struct Line {
 Line parse_line(std::string_view content, Index number, const std::string& name,
                 std::uint64_t& rank) {
   const auto space = content.find(' ');
-  ENSURE(space != std::string_view::npos, name, ":", number, ": \"", content.substr(0, 80),
+  ENSURE(space != std::string_view::npos, name, ":", number, ": \"", shown(content),
          "\" has no space; a line is a base64 token, a space and its rank");
   const auto token = from_base64(content.substr(0, space));
-  ENSURE(token && !token->empty(), name, ":", number, ": \"",
-         content.substr(0, std::min<std::size_t>(space, 80)), "\" is not the base64 of a token");
+  ENSURE(token && !token->empty(), name, ":", number, ": \"", shown(content.substr(0, space)),
+         "\" is not the base64 of a token");
   ENSURE(token->size() <= kMaxRankedToken, name, ":", number, ": the token has ", token->size(),
          " bytes; at most ", kMaxRankedToken, " are accepted");
   const std::string_view digits = content.substr(space + 1);
   const char* const end = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), end, rank);
-  ENSURE(error == std::errc() && stop == end, name, ":", number, ": the rank \"",
-         digits.substr(0, 80), "\" is no integer from 0 to 2^64 - 1");
+  ENSURE(error == std::errc() && stop == end, name, ":", number, ": the rank \"", shown(digits),
+         "\" is no integer from 0 to 2^64 - 1");
   return {*token, number};
 }
 

@@ -119,7 +119,7 @@ Tokenizer TokenizerTrainer::finish(const TrainOptions& options) {
     log_warning("the vocabulary has ", out.vocabulary_size(), " tokens instead of ",
                 options.vocab_size, ": in ", state_->bytes,
                 " bytes of text no other pair of tokens is seen ", options.min_frequency,
-                " times; use more text or a smaller --vocab-size");
+                " times; use more text or a smaller vocabulary size");
   return out;
 }
 

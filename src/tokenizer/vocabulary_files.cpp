@@ -27,7 +27,7 @@ class VocabReader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool number_float(double, const std::string& text) override {
-    return refuse_value("the number " + text);
+    return refuse_value("the number " + shown(text));
   }
   bool string(std::string&) override { return refuse_value("a string"); }
   bool binary(nlohmann::json::binary_t&) override { return refuse_value("binary data"); }
@@ -52,7 +52,7 @@ class VocabReader : public nlohmann::json_sax<nlohmann::json> {
  private:
   bool refuse_value(const std::string& what) const {
     if (!open_) Fail(name_, " holds ", what, "; an object of \"token\": id is needed");
-    Fail(name_, ": the id of \"", entries.back().first, "\" is ", what,
+    Fail(name_, ": the id of \"", shown(entries.back().first), "\" is ", what,
          "; ids are integers from 0");
   }
 
@@ -70,9 +70,10 @@ std::vector<std::string> keys_by_id(std::string_view text, const std::string& na
   std::vector<std::string> keys(count);
   std::vector<bool> seen(count);
   for (auto& [key, id] : reader.entries) {
-    ENSURE(id < count, name, ": \"", key, "\" has the id ", id, ", but there are only ", count,
-           " tokens; ids go from 0 to ", count - 1, " without holes");
-    ENSURE(!seen[id], name, ": \"", key, "\" and \"", keys[id], "\" have the same id ", id);
+    ENSURE(id < count, name, ": \"", shown(key), "\" has the id ", id, ", but there are only ",
+           count, " tokens; ids go from 0 to ", count - 1, " without holes");
+    ENSURE(!seen[id], name, ": \"", shown(key), "\" and \"", shown(keys[id]),
+           "\" have the same id ", id);
     seen[id] = true;
     keys[id] = std::move(key);
   }
@@ -90,8 +91,8 @@ struct Keys {
       text.add(key);
       const TokenId id = text.size() - 1;
       const TokenId other = ids.add(text, id);
-      ENSURE(other == WordTable::kNone, name, ": \"", key, "\" stands twice, with the ids ", other,
-             " and ", id);
+      ENSURE(other == WordTable::kNone, name, ": \"", shown(key), "\" stands twice, with the ids ",
+             other, " and ", id);
     }
   }
 };
@@ -103,7 +104,7 @@ struct MergeLines {
 
   TokenId id_of(std::string_view token, Index line, const char* what) const {
     const TokenId id = keys.ids.find(keys.text, token);
-    ENSURE(id != WordTable::kNone, name, ":", line, ": ", what, " \"", token,
+    ENSURE(id != WordTable::kNone, name, ":", line, ": ", what, " \"", shown(token),
            "\" is not in vocab.json; the two files must belong together");
     return id;
   }
@@ -112,7 +113,7 @@ struct MergeLines {
     const auto space = content.find(' ');
     ENSURE(space != std::string_view::npos && space > 0 && space + 1 < content.size() &&
                content.find(' ', space + 1) == std::string_view::npos,
-           name, ":", line, ": \"", content.substr(0, 80),
+           name, ":", line, ": \"", shown(content),
            "\" is not a merge; a line is two tokens with one space between");
     const std::string_view left = content.substr(0, space), right = content.substr(space + 1);
     Merge m{id_of(left, line, "the token"), id_of(right, line, "the token"), 0,
@@ -140,8 +141,8 @@ std::vector<Merge> parse_merges(std::string_view text, const Keys& keys, const s
   std::sort(pairs.begin(), pairs.end());
   const auto twice = std::adjacent_find(pairs.begin(), pairs.end());
   if (twice != pairs.end())
-    Fail(name, ": the merge \"", keys.text[static_cast<TokenId>(*twice >> 32)], " ",
-         keys.text[static_cast<TokenId>(*twice & 0xFFFFFFFFu)], "\" stands twice");
+    Fail(name, ": the merge \"", shown(keys.text[static_cast<TokenId>(*twice >> 32)]), " ",
+         shown(keys.text[static_cast<TokenId>(*twice & 0xFFFFFFFFu)]), "\" stands twice");
   return std::move(lines.merges);
 }
 
@@ -159,7 +160,7 @@ void add_tokens(Tables& tables, const Keys& keys, const std::string& vocab_name,
   for (const Merge& m : tables.merges) ordinary[m.merged] = true;
   for (const Merge& m : tables.merges)
     for (const TokenId part : {m.left, m.right})
-      ENSURE(ordinary[part], merges_name, ": \"", keys.text[part],
+      ENSURE(ordinary[part], merges_name, ": \"", shown(keys.text[part]),
              "\" is merged, but is neither a byte nor made by a merge");
   for (TokenId id = 0; id < keys.text.size(); ++id) {
     const std::string_view key = keys.text[id];
@@ -170,8 +171,8 @@ void add_tokens(Tables& tables, const Keys& keys, const std::string& vocab_name,
       tables.tokens.add(*bytes);
       continue;
     }
-    ENSURE(has_special_form(key), vocab_name, ": \"", key, "\" (id ", id, ") is neither a byte, ",
-           "nor made by a line of ", merges_name,
+    ENSURE(has_special_form(key), vocab_name, ": \"", shown(key), "\" (id ", id,
+           ") is neither a byte, ", "nor made by a line of ", merges_name,
            " (is that file cut short?), nor a special token of the form <...> or [...]");
     tables.tokens.add(key);
     tables.specials.push_back(id);
