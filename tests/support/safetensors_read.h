@@ -24,7 +24,7 @@ struct Reference {
 inline std::vector<double> widened(const std::string& type, const std::string& bytes) {
   const auto as = [&](auto zero) {
     std::vector<decltype(zero)> raw(bytes.size() / sizeof zero);
-    std::memcpy(raw.data(), bytes.data(), raw.size() * sizeof zero);
+    if (!raw.empty()) std::memcpy(raw.data(), bytes.data(), raw.size() * sizeof zero);
     return std::vector<double>(raw.begin(), raw.end());
   };
   if (type == "F64") return as(double{});
