@@ -10,7 +10,8 @@
 namespace chimera::checkpoint {
 namespace {
 
-constexpr std::size_t kMaxRank = 16;
+// Beyond any model, and small enough that a header of 100 MB stays below 512 MB of memory.
+constexpr std::size_t kMaxRank = 16, kMaxTensors = 200'000, kMaxMetadata = 10'000;
 constexpr Index kHeaderStart = 8;
 
 // Counts the characters that the parser has taken, so that messages can say where.
@@ -56,6 +57,8 @@ class HeaderEvents {
 
   bool string(std::string& text) {
     if (depth_ == 2 && in_metadata_) {
+      if (header_.metadata.size() == kMaxMetadata)
+        fail("more than ", kMaxMetadata, " entries of __metadata__");
       if (!header_.metadata.emplace(key_, std::move(text)).second)
         fail("the key ", in_quotes(key_), " stands twice in __metadata__");
     } else if (depth_ == 2 && key_ == "dtype" && list_ == nullptr) {
@@ -69,6 +72,7 @@ class HeaderEvents {
   bool start_object(std::size_t) {
     if (list_ != nullptr || depth_ == 2) refuse("an object");
     if (++depth_ == 2 && !in_metadata_) {
+      if (header_.tensors.size() == kMaxTensors) fail("more than ", kMaxTensors, " tensors");
       header_.tensors.push_back({.name = key_, .at = position()});
       type_.reset(), shape_.reset(), offsets_.reset();
     }

@@ -141,6 +141,22 @@ TEST_CASE("safetensors: each of the malformed files is refused with file and rea
   }
 }
 
+TEST_CASE("safetensors: a header of very many entries is refused before it fills the memory") {
+  TemporaryFolder folder;
+  std::string tensors, metadata;
+  for (int i = 0; i <= 200'000; ++i)
+    tensors += (i ? ",\"" : "{\"") + std::to_string(i) +
+               R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  for (int i = 0; i <= 10'000; ++i)
+    metadata += (i ? ",\"" : "{\"__metadata__\":{\"") + std::to_string(i) + R"(":"")";
+  spit(folder / "f", file_of(tensors + "}", 0));
+  CHECK_THAT(error_of([&] { SafetensorsFile file(folder / "f"); }),
+             Catch::Contains("more than 200000 tensors"));
+  spit(folder / "f", file_of(metadata + "}}", 0));
+  CHECK_THAT(error_of([&] { SafetensorsFile file(folder / "f"); }),
+             Catch::Contains("more than 10000 entries of __metadata__"));
+}
+
 TEST_CASE("safetensors: an error names the tensor and the byte of its entry") {
   TemporaryFolder folder;
   const std::string good = R"("first":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)";
