@@ -104,8 +104,9 @@ bool PieceReader::next(Piece& piece) {
 void PieceReader::next_text(Piece& piece) {
   piece.begins_document = std::exchange(fresh_, false);
   piece.part = part_;
+  const std::size_t cut = text_cut();  // may read past the split
   const std::optional<std::size_t> split = text_split();
-  take(piece, split ? *split : text_cut());
+  take(piece, split ? *split : cut);
   piece.ends_document = split.has_value() || (end_of_file_ && buffer_.empty());
   if (!split) return;
   part_ = Part::Validation;

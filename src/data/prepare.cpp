@@ -80,7 +80,11 @@ class TextFiles {
     if (!options.write_text) return;
     const Path place =
         std::filesystem::weakly_canonical(std::filesystem::absolute(*options.write_text / "x"));
-    const bool inside = place.parent_path() == folder.path();
+    const std::string below = place.parent_path().lexically_relative(folder.path()).string();
+    const bool inside = below == ".";
+    if (!inside && !below.starts_with(".."))
+      FailUsage("--write-text ", options.write_text->string(),
+                " lies below --output; name the same folder or one outside");
     const Path target = inside ? folder.building() : *options.write_text;
     make_directories(target);
     for (const char* name : {"train.txt", "val.txt"}) {
