@@ -43,7 +43,7 @@ void probabilities(Panel& panel, Index keys, Index ahead) {
     const Vec lse = load(panel.lse + v * kLanes), delta = load(panel.delta + v * kLanes);
     for (Index j = 0; j < keys; ++j) {
       const Index at = j * kPanel + v * kLanes;
-      Vec p = exp(load(panel.p + at) - lse), dp = load(panel.ds + at);
+      Vec p = exp_upto_1(load(panel.p + at) - lse), dp = load(panel.ds + at);
       if (kDiagonal) {
         const int32_t first_lane = static_cast<int32_t>(ahead + j) - v * kLanes;
         p = lane_numbers() < first_lane ? splat(0) : p;

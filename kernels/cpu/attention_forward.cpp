@@ -36,10 +36,10 @@ void online_softmax(Panel& p, Index keys, Index head, bool first, bool dropout) 
     const Vec before = load(p.max + v * kLanes);
     Vec best = before;
     for (Index j = 0; j < keys; ++j) best = max(load(scores + j * kPanel), best);
-    const Vec correction = exp(before - best);
+    const Vec correction = exp_upto_1(before - best);
     Vec total = load(p.sum + v * kLanes) * correction;
     for (Index j = 0; j < keys; ++j) {
-      const Vec e = exp(load(scores + j * kPanel) - best);
+      const Vec e = exp_upto_1(load(scores + j * kPanel) - best);
       total += e;
       store(scores + j * kPanel, dropout ? e * load(p.keep + j * kPanel + v * kLanes) : e);
     }

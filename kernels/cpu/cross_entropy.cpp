@@ -33,7 +33,7 @@ RowSums sum_row(const float* x, Index V, bool want_sum) {
     const float m = sums.max;
     Vec part = {};
     for_vectors(begin, end,
-                [&](Index i, auto n) { part += fill_tail(exp(load(x + i, n) - m), n, 0); });
+                [&](Index i, auto n) { part += fill_tail(exp_upto_1(load(x + i, n) - m), n, 0); });
     sums.exp_sum += static_cast<double>(sum_lanes(part));
     sums.logit_sum += static_cast<double>(sum_lanes(total));
   }
@@ -55,7 +55,7 @@ void cross_entropy(float* losses, float* logits, const int32_t* targets, float s
     const float shift = static_cast<float>(static_cast<double>(scale) * s / size);
     const float max_logit = sums.max;
     for_vectors(0, V, [&](Index i, auto n) {
-      store(x + i, exp(load(x + i, n) - max_logit) * factor - shift, n);
+      store(x + i, exp_upto_1(load(x + i, n) - max_logit) * factor - shift, n);
     });
     x[targets[r]] -= static_cast<float>(static_cast<double>(scale) * (1 - s));
   }

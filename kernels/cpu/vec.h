@@ -81,26 +81,39 @@ CHIMERA_INLINE float max_lanes(Vec v) {
 // The larger of each lane; b where either is not a number.
 CHIMERA_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
 
-// exp(x): 2^n P(r) with r = x - n ln 2, ln 2 in two parts, |r| <= ln(2) / 2, and P(r) = 1 + r + r^2
-// q(r) where q interpolates at Chebyshev nodes (relative error 1e-8 before rounding). Below -86.5
-// the result is 0, not a subnormal; above 88.7228 infinite; not a number stays so.
-CHIMERA_INLINE Vec exp(Vec x) {
-  const Vec low = splat(-86.5f), high = splat(88.722839f);
-  const Vec clamped = x < low ? low : (x > high ? high : x);
+// 2^n P(r) with n = x / ln 2 rounded, r = x - n ln 2 with ln 2 in two parts, |r| <= ln(2) / 2, and
+// P(r) = 1 + r + r^2 q(r) where q interpolates at Chebyshev nodes (relative error 1e-8 before
+// rounding). The factor 2^n is 2^bias times `scale`: n = 128 needs a bias.
+struct Power {
+  Vec p, scale;
+};
+template <int kBias>
+CHIMERA_INLINE Power exp_parts(Vec x) {
   const float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
-  const Vec shifted = clamped * 1.44269502f + kRound;
+  const Vec shifted = x * 1.44269502f + kRound;
   const Vec n = shifted - kRound;
-  const Vec r = (clamped - n * 0.693115234375f) - n * 3.19461833e-05f;
+  const Vec r = (x - n * 0.693115234375f) - n * 3.19461833e-05f;
   Vec q = splat(0.00139261836f);
   q = q * r + 0.00836317905f;
   q = q * r + 0.0416665546f;
   q = q * r + 0.16666577f;
   q = q * r + 0.5f;
-  const Vec p = q * (r * r) + r + 1.0f;
-  // 2^(n - 1), as 2^n itself overflows for the largest results.
-  const Vec half_scale = (Vec)(((UVec)shifted << 23) + 0x3f000000u);
-  const Vec y = p * half_scale * 2.0f;
-  return x < low ? splat(0) : (x > high ? splat(__builtin_inff()) : y);
+  return {q * (r * r) + r + 1.0f,
+          (Vec)(((UVec)shifted << 23) + static_cast<uint32_t>((127 - kBias) << 23))};
+}
+
+// exp(x) within a few units in the last place. Below -86.5 the result is 0, not a subnormal; above
+// 88.7228 infinite; not a number stays so.
+CHIMERA_INLINE Vec exp(Vec x) {
+  const Vec low = splat(-86.5f), high = splat(88.722839f);
+  const Power y = exp_parts<1>(x < low ? low : (x > high ? high : x));
+  return x < low ? splat(0) : (x > high ? splat(__builtin_inff()) : y.p * y.scale * 2.0f);
+}
+// The same for x <= 1, as in every softmax.
+CHIMERA_INLINE Vec exp_upto_1(Vec x) {
+  const Vec low = splat(-86.5f);
+  const Power y = exp_parts<0>(x < low ? low : x);
+  return x < low ? splat(0) : y.p * y.scale;
 }
 
 CHIMERA_INLINE Vec sqrt(Vec x) {
