@@ -157,6 +157,7 @@ Instr parse_instr(const std::string& text) {
   std::string word;
   ENSURE(words >> word && word[0] == 't' && parse_number(std::string_view(word).substr(1), in.tick),
          "instruction '", text, "' does not begin with a tick such as t07");
+  word.clear();
   ENSURE(words >> word && parse_op(word, in), "instruction '", text, "': '", word,
          "' is not an operation; they are F, B, Bi, Bw, R, SendStart, …");
   while (words >> word)

@@ -114,7 +114,7 @@ class Lowering {
   }
 
   // The pool holds the most slots in use at once, plus one where a worker's last messages may still
-  // be under way when the slot is not otherwise needed.
+  // be under way when the slot is not otherwise needed; never more than there are tenants.
   void size_pools() {
     struct Change {
       int position, delta;
@@ -142,9 +142,12 @@ class Lowering {
       std::ranges::stable_sort(changes[at(w)], [](const Change& a, const Change& b) {
         return std::tuple(a.position, -a.delta) < std::tuple(b.position, -b.delta);
       });
-      int used = 0, most = 0;
-      for (const Change& change : changes[at(w)]) most = std::max(most, used += change.delta);
-      out_.slots.push_back(most + extra[at(w)]);
+      int used = 0, most = 0, tenants = 0;
+      for (const Change& change : changes[at(w)]) {
+        most = std::max(most, used += change.delta);
+        tenants += change.delta > 0;
+      }
+      out_.slots.push_back(std::min(most + extra[at(w)], tenants));
       pools_[at(w)].previous.resize(at(out_.slots.back()));
       for (int slot = 0; slot < out_.slots.back(); ++slot) pools_[at(w)].free.push_back(slot);
     }

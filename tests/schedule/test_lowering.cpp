@@ -63,7 +63,8 @@ TEST_CASE("a chimera worker of depth 2, line by line") {
                                                 "t06 Update s2"});
 }
 
-TEST_CASE("a pool holds the peak in flight, and one more where gradients are sent from it") {
+TEST_CASE(
+    "a pool holds the peak in flight, one more where it sends gradients, if it fills that many") {
   for (const ScheduleInfo& info : known_schedules())
     for (const int N : {1, 3, 6, 14}) {
       const Schedule s = build_schedule({.schedule = info.name, .depth = 6, .micro_batches = N});
@@ -74,7 +75,8 @@ TEST_CASE("a pool holds the peak in flight, and one more where gradients are sen
             sends, [](const Instr& in) { return in.message == Message::Gradient; });
         CAPTURE(info.name, N, w);
         CHECK(s.slots[static_cast<std::size_t>(w)] ==
-              report.workers[static_cast<std::size_t>(w)].in_flight + gradients);
+              std::min(report.workers[static_cast<std::size_t>(w)].in_flight + gradients,
+                       static_cast<int>(only(s, w, {Op::Forward}).size())));
       }
     }
 }
