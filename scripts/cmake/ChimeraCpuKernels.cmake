@@ -14,8 +14,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(isa_avx512_flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512)
 endif()
 
-add_library(chimera_cpu STATIC ${kernel_folder}/cpu_ops.cpp ${kernel_folder}/isa.cpp ${kernel_folder}/matmul.cpp
-            ${kernel_folder}/limits.cpp ${kernel_folder}/shapes.cpp)
+set(chimera_cpu_sources cpu/cpu_ops cpu/isa cpu/limits cpu/matmul cpu/shapes
+    bench/attention_bench bench/bench_case bench/gemm_bench bench/memory_bench)
+list(TRANSFORM chimera_cpu_sources PREPEND ${PROJECT_SOURCE_DIR}/kernels/)
+list(TRANSFORM chimera_cpu_sources APPEND .cpp)
+add_library(chimera_cpu STATIC ${chimera_cpu_sources})
 target_link_libraries(chimera_cpu PUBLIC chimera_ops PRIVATE OneDNN::dnnl)
 target_include_directories(chimera_cpu INTERFACE ${PROJECT_SOURCE_DIR}/kernels)
 if(isa_names MATCHES avx2)
