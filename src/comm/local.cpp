@@ -22,7 +22,9 @@ class LocalCommunicator final : public Communicator {
     return hub_.post(rank_, peer, channel, LocalHub::Side::Receive, bytes.data(),
                      std::ssize(bytes));
   }
-  void wait(Request request, std::string_view what) override { hub_.wait(rank_, request, what); }
+  void wait(Request request, std::string_view what) override {
+    hub_.wait(rank_, request, what, patience());
+  }
   void abandon() noexcept override { hub_.abandon(rank_); }
 
  private:

@@ -117,9 +117,11 @@ void LocalHub::copy(Lock& lock, int sent, int received) {
   }
 }
 
-void LocalHub::wait(int worker, Communicator::Request request, std::string_view what) {
+void LocalHub::wait(int worker, Communicator::Request request, std::string_view what,
+                    double patience) {
   if (request == 0) return;
-  const auto until = std::chrono::steady_clock::now() + deadline_;
+  const double seconds = std::chrono::duration<double>(deadline_).count() * patience;
+  const auto until = std::chrono::steady_clock::now() + duration_of(seconds);
   Lock lock(mutex_);
   const int index = find(worker, request);
   WorkerState& me = state_of(worker);
@@ -135,7 +137,7 @@ void LocalHub::wait(int worker, Communicator::Request request, std::string_view 
     record_failure(worker,
                    error_of(in_time ? concat("worker ", at(index).peer,
                                              " has finished, but its part of ", what, " is missing")
-                                    : waited_too_long(at(index), what)));
+                                    : waited_too_long(at(index), what, seconds)));
   }
   me.waits_for = -1;
   if (failed_worker_ >= 0) leave(lock, worker);
@@ -143,8 +145,7 @@ void LocalHub::wait(int worker, Communicator::Request request, std::string_view 
 }
 
 // Follows the waits to the worker that keeps the others waiting.
-std::string LocalHub::waited_too_long(const Post& post, std::string_view what) {
-  const double seconds = std::chrono::duration<double>(deadline_).count();
+std::string LocalHub::waited_too_long(const Post& post, std::string_view what, double seconds) {
   std::string message = concat("waited ", seconds, " s for worker ", post.peer, " in ", what);
   int worker = post.peer;
   for (int hops = 0; hops < workers() && worker != post.worker; ++hops) {

@@ -24,7 +24,7 @@ class LocalHub {
 
   Communicator::Request post(int worker, int peer, int channel, Side side, std::byte* data,
                              Index bytes);
-  void wait(int worker, Communicator::Request request, std::string_view what);
+  void wait(int worker, Communicator::Request request, std::string_view what, double patience);
 
   // A body returned: Error when it left requests behind.
   void finish(int worker);
@@ -69,7 +69,7 @@ class LocalHub {
   void record_failure(int worker, std::exception_ptr error);
   void drain(Lock& lock, int worker);
   [[noreturn]] void leave(Lock& lock, int worker);
-  std::string waited_too_long(const Post& post, std::string_view what);
+  std::string waited_too_long(const Post& post, std::string_view what, double seconds);
 
   const std::chrono::steady_clock::duration deadline_;
   std::mutex mutex_;

@@ -22,6 +22,9 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// The first step may touch cold files and make what is made once.
+constexpr double kFirstStepPatience = 10;
+
 std::string random_id() {
   std::random_device entropy;
   std::string id;
@@ -88,6 +91,7 @@ class Run {
   ExitCode train() {
     if (options_.check) return ExitCode::Done;
     run_id_ = broadcast_text(worker_.comm(), lead_ ? random_id() : "", "the run's name");
+    worker_.comm().set_patience(kFirstStepPatience);
     start();
     Index step = start_.step;
     if (step >= config_.train.steps && lead_)
@@ -96,6 +100,7 @@ class Run {
     bool stop = false;
     while (step < config_.train.steps && !stop) {
       stop = train_one(step++);
+      worker_.comm().set_patience(1);
       if (inputs_.after_step) inputs_.after_step(worker_, step);
       const bool last = step == config_.train.steps;
       if (!stop && validation_ && config_.train.eval_every > 0 &&

@@ -43,12 +43,19 @@ class Communicator {
   // has failed: an exception is on its way, and the other workers get Aborted.
   virtual void abandon() noexcept = 0;
 
+  // Multiplies the deadline of the waits to come: above 1 while a slow start is to be expected.
+  void set_patience(double factor) { patience_ = factor; }
+  double patience() const { return patience_; }
+
   void send(int peer, int channel, std::span<const std::byte> bytes, std::string_view what) {
     wait(send_start(peer, channel, bytes), what);
   }
   void recv(int peer, int channel, std::span<std::byte> bytes, std::string_view what) {
     wait(recv_start(peer, channel, bytes), what);
   }
+
+ private:
+  double patience_ = 1;
 };
 
 // Owners of message buffers declare one after the buffers: an exception then ends the requests

@@ -110,10 +110,11 @@ class MpiCommunicator final : public Communicator {
     if (request == 0) return;
     const std::size_t index = find(request);
     const Clock::time_point start = Clock::now();
+    const double deadline = deadline_seconds_ * patience();
     for (BackOff back_off; poll(), messages_[index].chunks_left > 0; back_off.pause()) {
       const std::chrono::duration<double> waited = Clock::now() - start;
-      if (waited.count() < deadline_seconds_) continue;
-      Fail("waited ", deadline_seconds_, " s for worker ", messages_[index].peer, " in ", what,
+      if (waited.count() < deadline) continue;
+      Fail("waited ", deadline, " s for worker ", messages_[index].peer, " in ", what,
            " (the deadline is parallel.timeout_seconds)");
     }
     Message& message = messages_[index];
