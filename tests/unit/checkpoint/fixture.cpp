@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 
@@ -11,6 +12,21 @@ namespace chimera::test {
 
 using checkpoint::Kind;
 using checkpoint::NamedTensor;
+
+MemoryFolder::MemoryFolder() {
+  std::string pattern = "/dev/shm/chimera-test-XXXXXX";
+  if (mkdtemp(pattern.data()) == nullptr) {
+    pattern = (std::filesystem::temp_directory_path() / "chimera-test-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr)
+      throw std::runtime_error("cannot make a temporary folder");
+  }
+  path_ = pattern;
+}
+
+MemoryFolder::~MemoryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
 
 Numbers::Numbers(Index step, int writer) {
   const auto add = [&](const std::string& name, Index rows, Index columns) {

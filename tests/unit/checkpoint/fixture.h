@@ -12,6 +12,20 @@
 
 namespace chimera::test {
 
+// A TemporaryFolder in memory where /dev/shm can be written: hundreds of checkpoints, each with its
+// fsyncs, take a minute on a disk.
+class MemoryFolder {
+ public:
+  MemoryFolder();
+  ~MemoryFolder();
+  MemoryFolder(const MemoryFolder&) = delete;
+  const Path& path() const { return path_; }
+  Path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  Path path_;
+};
+
 // Tensors of a model as two workers hold them, with values that depend on the step.
 class Numbers {
  public:
