@@ -45,7 +45,7 @@ std::string shard_bytes(std::int32_t magic, std::int32_t version, std::int32_t c
   std::string out(1024 + tokens.size() * sizeof(Token), '\0');
   const std::int32_t header[3] = {magic, version, count};
   std::memcpy(out.data(), header, sizeof header);
-  std::memcpy(out.data() + 1024, tokens.data(), tokens.size() * sizeof(Token));
+  if (!tokens.empty()) std::memcpy(out.data() + 1024, tokens.data(), tokens.size() * sizeof(Token));
   return out;
 }
 
