@@ -161,6 +161,15 @@ void apply(const std::vector<Field>& fields, const Json& root, Errors& errors) {
   }
 }
 
+bool is_utf8(const std::string& text) {
+  try {
+    (void)Json(text).dump();
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+}
+
 // "a.b=value" into `root`; the value is JSON, or else text.
 void override_key(Json& root, const std::string& text, Errors& errors) {
   const auto equals = text.find('='), dot = text.find('.');
@@ -168,6 +177,7 @@ void override_key(Json& root, const std::string& text, Errors& errors) {
     return errors.push_back(concat("--set ", text, " must have the form section.key=value"));
   const std::string section = text.substr(0, dot), key = text.substr(dot + 1, equals - dot - 1),
                     value = text.substr(equals + 1);
+  if (!is_utf8(text)) return errors.push_back("a --set is not UTF-8 text; paths must be, too");
   Json parsed = Json::parse(value, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded()) parsed = value;
   if (!root[section].is_object()) root[section] = Json::object();

@@ -79,6 +79,11 @@ void check_parallel(const Config& c, Problems& problems) {
   Index batch = 0;
   problems.unless(!__builtin_mul_overflow(p.micro_batch_size * N, p.width, &batch),
                   "the batch B * N * W overflows");
+  Index tokens = 0;
+  problems.unless(!__builtin_mul_overflow(batch, c.train.steps, &tokens) &&
+                      !__builtin_mul_overflow(tokens, c.sequence_length(), &tokens),
+                  "train.steps ", c.train.steps, " times the batch of ", batch, " x ",
+                  c.sequence_length(), " tokens overflows; use fewer steps");
 }
 
 void check_run(const Config& c, Problems& problems) {

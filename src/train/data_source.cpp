@@ -1,6 +1,7 @@
 #include "chimera/train/data_source.h"
 
-#include "chimera/base/log.h"
+#include <cmath>
+
 #include "chimera/data/manifest.h"
 #include "chimera/tokenizer/tokenizer.h"
 #include "chimera/train/build_identity.h"
@@ -60,8 +61,11 @@ RunInputs open_run_inputs(const Config& config) {
     check_manifest(training.mixture().source(i), config, identity.tokenizer_fingerprint);
   identity.data_fingerprint = training.mixture().fingerprint();
   const Index samples = training.mixture().samples(), needed = config.train.steps * config.batch();
-  log_info("data: ", training.mixture().tokens(), " tokens, ", samples, " samples; ", needed,
-           " are used, ", static_cast<double>(needed) / static_cast<double>(samples), " epochs");
+  inputs.data_summary =
+      concat("data: ", training.mixture().tokens(), " tokens, ", samples, " samples; ", needed,
+             " are used, ",
+             std::round(1000 * static_cast<double>(needed) / static_cast<double>(samples)) / 1000,
+             " epochs\n");
   if (!config.data.validation.empty())
     check_manifest(
         DatasetSource(config.data.validation, config.sequence_length(), config.model.vocab_size)

@@ -18,15 +18,22 @@ std::string format(const char* pattern, Args... args) {
   return buffer;
 }
 
+struct Kept {
+  std::string lines;
+  bool evaluated = false;  // the last of the kept steps has its validation loss
+};
 // The lines of steps up to `last`, so that a resumed run writes each step once.
-std::string lines_up_to(const Path& path, Index last) {
+Kept lines_up_to(const Path& path, Index last) {
   std::ifstream in(path);
-  std::string kept, line;
+  Kept kept;
+  std::string line;
   while (std::getline(in, line)) {
     const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (json.is_object() && json.contains("step") && json["step"].is_number_integer() &&
-        json["step"].get<Index>() <= last)
-      kept += line + "\n";
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+    const auto step = json["step"].get<Index>();
+    if (step > last) continue;
+    kept.lines += line + "\n";
+    kept.evaluated |= step == last && json.contains("validation_loss");
   }
   return kept;
 }
@@ -69,7 +76,11 @@ Metrics::Metrics(const Config& config, Index start, double peak_flops)
       peak_flops_(peak_flops) {
   if (config.log.directory.empty()) return;
   const Path path = Path(config.log.directory) / "metrics.jsonl";
-  if (std::filesystem::exists(path)) write_file_atomically(path, lines_up_to(path, start));
+  if (std::filesystem::exists(path)) {
+    const Kept kept = lines_up_to(path, start);
+    write_file_atomically(path, kept.lines);
+    evaluated_ = kept.evaluated;
+  }
   file_ = std::make_unique<OutputFile>(path, OutputFile::Mode::Append);
 }
 
@@ -144,7 +155,8 @@ void Metrics::event(Index step, const std::string& what, const std::string& valu
   std::cout << format("step %6ld/%ld | ", static_cast<long>(step),
                       static_cast<long>(config_.train.steps))
             << what << ' ' << value << std::endl;
-  append(Json{{"step", step}, {what, value}}.dump());
+  // A sample may end within a character: its bytes become U+FFFD in the file.
+  append(Json{{"step", step}, {what, value}}.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void Metrics::finish_live_line() {

@@ -58,12 +58,13 @@ double peak_flops(const Config& config, const Communicator& comm) {
          static_cast<double>(sharing);
 }
 
-void print_plan(const Config& config, const Programs& programs, Worker& worker) {
+void print_plan(const Config& config, const Programs& programs, const std::string& data,
+                Worker& worker) {
   std::cout << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
             << " parameters, " << config.model.n_layer << " layers, " << config.model.n_embd
             << " wide, vocabulary " << config.model.vocab_size << "; batch " << config.batch()
             << " x " << config.sequence_length() << " tokens\n"
-            << schedule_summary(programs.train) << "memory of worker 0:\n";
+            << data << schedule_summary(programs.train) << "memory of worker 0:\n";
   Index total = 0;
   for (const MemoryItem& item : worker.memory()) {
     total += item.bytes;
@@ -85,7 +86,7 @@ class Run {
         inputs_(inputs),
         lead_(comm.rank() == 0),
         worker_(config, programs, comm, stop_signal_received) {
-    if (lead_) print_plan(config, programs, worker_);
+    if (lead_) print_plan(config, programs, inputs.data_summary, worker_);
   }
 
   ExitCode train() {
@@ -97,15 +98,13 @@ class Run {
     if (step >= config_.train.steps && lead_)
       std::cout << "nothing to do: the checkpoint has " << step << " steps, train.steps is "
                 << config_.train.steps << "\n";
-    bool stop = false;
+    bool stop = catch_up_evaluation();
     while (step < config_.train.steps && !stop) {
       stop = train_one(step++);
       worker_.comm().set_patience(1);
       if (inputs_.after_step) inputs_.after_step(worker_, step);
       const bool last = step == config_.train.steps;
-      if (!stop && validation_ && config_.train.eval_every > 0 &&
-          (step % config_.train.eval_every == 0 || last))
-        stop = evaluate(step);
+      if (!stop && evaluation_due(step)) stop = evaluate(step);
       if (!stop && config_.train.sample_every > 0 && step % config_.train.sample_every == 0)
         sample(step);
       const bool due = config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0;
@@ -133,6 +132,21 @@ class Run {
     const StepResult result = worker_.train_step(*training_, step);
     if (metrics_) metrics_->step(step + 1, result, seconds_since(begin));
     return result.stop;
+  }
+
+  bool evaluation_due(Index step) const {
+    const Index every = config_.train.eval_every;
+    return validation_ && every > 0 && (step % every == 0 || step == config_.train.steps);
+  }
+
+  // The evaluation that a stop signal prevented before the run resumed.
+  bool catch_up_evaluation() {
+    if (start_.step == 0 || !evaluation_due(start_.step)) return false;
+    const bool missing = metrics_ && !metrics_->start_is_evaluated();
+    if (broadcast_text(worker_.comm(), missing ? "missing" : "", "whether an evaluation is missing")
+            .empty())
+      return false;
+    return evaluate(start_.step);
   }
 
   bool evaluate(Index step) {

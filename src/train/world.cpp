@@ -72,6 +72,7 @@ void run_workers(const Config& config, const std::function<void(Communicator&)>&
 }
 
 void catch_stop_signals() {
+  stop_signal.store(false);
   struct sigaction action = {};
   action.sa_handler = [](int) { stop_signal.store(true); };
   action.sa_flags = SA_RESTART;

@@ -26,6 +26,9 @@ class Metrics {
   void step(Index step, const StepResult& result, double seconds);
   void evaluation(Index step, double loss, Index batches);
   void event(Index step, const std::string& what, const std::string& value);
+  // Whether the validation loss of step `start` is in the file already: a stop signal may have come
+  // before its evaluation.
+  bool start_is_evaluated() const { return evaluated_; }
   void finish_live_line();
   double tokens_per_second() const;
 
@@ -38,6 +41,7 @@ class Metrics {
   bool terminal_;
   bool live_ = false;
   Index start_;
+  bool evaluated_ = false;
   double peak_flops_;
   double window_seconds_ = 0;  // since the last printed line
   Index window_steps_ = 0;

@@ -21,6 +21,7 @@ struct RunInputs {
   std::function<std::unique_ptr<SampleSource>()> training,
       validation;  // validation may give nullptr
   RunIdentity identity;
+  std::string data_summary;  // one line for people, or empty
   std::function<void(Worker&, Index step)>
       after_step;  // tests look at the state here; may be empty
 };
