@@ -88,8 +88,10 @@ class TextFiles {
     const Path target = inside ? folder.building() : *options.write_text;
     make_directories(target);
     for (const char* name : {"train.txt", "val.txt"}) {
-      finals_.push_back(target / name);
-      files_.emplace_back(inside ? finals_.back() : Path(finals_.back().string() + ".partial"));
+      const Path path = target / name;
+      check_target(path, options);
+      finals_.push_back(path);
+      files_.emplace_back(inside ? path : Path(path.string() + ".partial"));
     }
   }
   ~TextFiles() {
@@ -112,6 +114,16 @@ class TextFiles {
   }
 
  private:
+  static void check_target(const Path& path, const PrepareOptions& options) {
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) return;
+    ENSURE(options.existing == PrepareOptions::Existing::Replace, path.string(),
+           " is there already; name another --write-text, or replace it with --force");
+    for (const Path& file : options.files)
+      ENSURE(!std::filesystem::equivalent(path, file, error), path.string(),
+             " is one of the texts to read; name another --write-text");
+  }
+
   std::vector<Path> finals_;
   std::vector<OutputFile> files_;
 };

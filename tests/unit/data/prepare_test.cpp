@@ -271,6 +271,21 @@ TEST_CASE_METHOD(Fixture, "texts may be written into the new folder itself, not 
   CHECK_THAT(error(), Catch::Contains("--write-text"));
 }
 
+TEST_CASE_METHOD(Fixture,
+                 "texts are written over nothing, unless told so, and never over the input") {
+  spit(folder / "train.txt", text);
+  options.write_text = folder.path();
+  CHECK_THAT(error(), Catch::Contains("train.txt is there already"));
+  options.existing = PrepareOptions::Existing::Replace;
+  options.files = {folder / "train.txt"};
+  CHECK_THAT(error(), Catch::Contains("train.txt is one of the texts to read"));
+  CHECK(slurp(folder / "train.txt") == text);
+  options.files = {folder / "a.txt"};
+  options.validation_fraction = 0.5;
+  prepare(tokenizer, options);
+  CHECK(slurp(folder / "train.txt") + slurp(folder / "val.txt") == text);
+}
+
 TEST_CASE_METHOD(Fixture, "input that cannot be prepared is refused before anything is written") {
   const auto refused = [&](const std::vector<fs::path>& files) {
     options.files.assign(files.begin(), files.end());
