@@ -217,12 +217,13 @@ struct RunFiles {
   }
 };
 
-}  // namespace
-
-ExitCode train_on(const Config& config, const TrainOptions& options, const RunInputs& inputs) {
+// `inputs_here` is called by every worker, within the job: what fails there ends all of it.
+ExitCode train_with(const Config& config, const TrainOptions& options,
+                    const std::function<const RunInputs&()>& inputs_here) {
   const Programs programs = build_programs(config);
   ExitCode code = ExitCode::Done;
   run_workers(config, [&](Communicator& comm) {
+    const RunInputs& inputs = inputs_here();
     std::optional<RunFiles> files;
     if (comm.rank() == 0 && !options.check) files.emplace(config, inputs.identity);
     Run run(config, options, inputs, programs, comm);
@@ -232,9 +233,21 @@ ExitCode train_on(const Config& config, const TrainOptions& options, const RunIn
   return code;
 }
 
+}  // namespace
+
+ExitCode train_on(const Config& config, const TrainOptions& options, const RunInputs& inputs) {
+  return train_with(config, options, [&]() -> const RunInputs& { return inputs; });
+}
+
+// A rank opens its inputs once MPI runs: one that ended before, because its node lacks a file,
+// would leave the others waiting in MPI_Init.
 ExitCode train(const Config& config, const TrainOptions& options) {
   catch_stop_signals();
-  return train_on(config, options, open_run_inputs(config));
+  if (choose_transport(config) == "local")
+    return train_on(config, options, open_run_inputs(config));
+  std::optional<RunInputs> inputs;  // one worker per process
+  return train_with(config, options,
+                    [&]() -> const RunInputs& { return inputs.emplace(open_run_inputs(config)); });
 }
 
 }  // namespace chimera::train
