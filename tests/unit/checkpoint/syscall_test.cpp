@@ -82,6 +82,8 @@ TEST_CASE("crash: killed before any system call, a new checkpoint is there or th
     const auto newest = checkpoint::newest_valid(folder.path());
     REQUIRE(newest.checkpoint.has_value());
     CHECK(newest.passed_over.empty());
+    for (const auto& listed : checkpoint::list_checkpoints(folder.path()))
+      CHECK_NOTHROW(checkpoint::Checkpoint::open(listed.path));  // nothing half-retired either
     const Index step = newest.checkpoint->manifest().step;
     CHECK(holds_numbers_of(*newest.checkpoint, step));
     REQUIRE((step == 3 || (step == 2 && after == 0)));  // new once, new ever after
