@@ -5,8 +5,7 @@ namespace chimera {
 
 using bench::text;
 
-std::string attention_table(const BenchModel& model, const BenchSettings& settings,
-                            const MachineLimits& limits) {
+std::string attention_table(const BenchModel& model, const BenchSettings& settings) {
   const Index B = model.B, T = model.T, H = model.H, C = model.C;
   bench::Arrays arrays;
   const Tensor qkv = arrays.add({B, T, 3, C}), dqkv = arrays.add({B, T, 3, C});
@@ -29,7 +28,7 @@ std::string attention_table(const BenchModel& model, const BenchSettings& settin
   }
   const auto ops = make_cpu_ops(settings.isa);
   for (const bench::Case& c : cases) check_against_baseline(c, *ops);
-  const auto seconds = bench::time_cases(cases, *ops, settings.rounds);
+  const auto [seconds, limits] = bench::time_cases(cases, *ops, settings);
   std::string table =
       text("\n### attention: %s, %ld heads of %ld\n\n", model.name.c_str(), static_cast<long>(H),
            static_cast<long>(C / H)) +
@@ -40,7 +39,7 @@ std::string attention_table(const BenchModel& model, const BenchSettings& settin
                   1e3 * seconds[i], 100 * cases[i].work / seconds[i] / limits.flops,
                   1e3 * seconds[i + 1], 100 * cases[i + 1].work / seconds[i + 1] / limits.flops,
                   seconds[i + 1] / seconds[i]);
-  return table;
+  return table + "\n" + describe_limits(limits);
 }
 
 }  // namespace chimera

@@ -51,10 +51,10 @@ void check_against_baseline(const Case& c, Ops& ops) {
   }
 }
 
-std::vector<double> time_cases(const std::vector<Case>& cases, Ops& ops, int rounds) {
+TimedBodies time_cases(const std::vector<Case>& cases, Ops& ops, const BenchSettings& settings) {
   std::vector<std::function<void()>> bodies;
   for (const Case& c : cases) bodies.push_back([&] { c.run(ops); });
-  return median_seconds(bodies, rounds);
+  return time_with_limits(bodies, settings.rounds, settings.isa);
 }
 
 std::string text(const char* format, ...) {
@@ -77,7 +77,7 @@ std::vector<BenchModel> bench_models() {
 
 std::string describe_limits(const MachineLimits& limits) {
   return bench::text(
-      "machine limits (%d threads, %s): %.0f GFLOP/s multiply-add, %.1f GB/s triad\n",
+      "machine limits (threads %d, %s): %.0f GFLOP/s multiply-add, %.1f GB/s triad\n",
       limits.threads, limits.isa.c_str(), limits.flops / 1e9, limits.bytes / 1e9);
 }
 

@@ -36,8 +36,8 @@ struct Case {
 // Throws Error when they differ by more than rounding.
 void check_against_baseline(const Case& c, Ops& ops);
 
-// Seconds of each case, interleaved.
-std::vector<double> time_cases(const std::vector<Case>& cases, Ops& ops, int rounds);
+// Seconds of each case and the machine's limits, all interleaved.
+TimedBodies time_cases(const std::vector<Case>& cases, Ops& ops, const BenchSettings& settings);
 
 // printf-style formatting of one cell or row.
 std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));

@@ -44,10 +44,23 @@ struct Product {
   Transpose tb;
 };
 
+// Forward, input gradient, weight gradient of a layer, with arrays of their own.
+std::vector<Product> products_of(const Layer& l, Index R, Arrays& arrays) {
+  const Tensor x = arrays.add({R, l.in}), dx = arrays.add({R, l.in});
+  const Tensor y = arrays.add({R, l.out}), dy = arrays.add({R, l.out});
+  const auto weight = [&] {
+    return l.transposed ? arrays.add({l.out, l.in}) : arrays.add({l.in, l.out});
+  };
+  const Tensor w = weight(), dw = weight();
+  const Transpose no = Transpose::No, yes = Transpose::Yes;
+  return {{y, x, no, w, l.transposed ? yes : no},
+          {dx, dy, no, w, l.transposed ? no : yes},
+          l.transposed ? Product{dw, dy, yes, x, no} : Product{dw, x, yes, dy, no}};
+}
+
 }  // namespace
 
-std::string gemm_table(const BenchModel& model, const BenchSettings& settings,
-                       const MachineLimits& limits) {
+std::string gemm_table(const BenchModel& model, const BenchSettings& settings) {
   const Index R = model.B * model.T, C = model.C;
   const std::vector<Layer> layers{{"qkv", C, 3 * C, false},
                                   {"attention out", C, C, false},
@@ -55,24 +68,10 @@ std::string gemm_table(const BenchModel& model, const BenchSettings& settings,
                                   {"mlp out", 4 * C, C, false},
                                   {"head", C, model.V, true}};
   const auto ops = make_cpu_ops(settings.isa);
-  std::string table =
-      text("\n### gemm: %s (%s)\n\n", model.name.c_str(), matmul_library().c_str()) +
-      "| layer | rows x in x out | forward GFLOP/s | input gradient | weight "
-      "gradient |\n|---|---|---:|---:|---:|\n";
+  Arrays arrays;
+  std::vector<Case> cases;
   for (const Layer& l : layers) {
-    Arrays arrays;
-    const Tensor x = arrays.add({R, l.in}), dx = arrays.add({R, l.in});
-    const Tensor y = arrays.add({R, l.out}), dy = arrays.add({R, l.out});
-    const Transpose no = Transpose::No, yes = Transpose::Yes;
-    const auto weight = [&] {
-      return l.transposed ? arrays.add({l.out, l.in}) : arrays.add({l.in, l.out});
-    };
-    const Tensor w = weight(), dw = weight();
-    const std::vector<Product> products{
-        {y, x, no, w, l.transposed ? yes : no},
-        {dx, dy, no, w, l.transposed ? no : yes},
-        l.transposed ? Product{dw, dy, yes, x, no} : Product{dw, x, yes, dy, no}};
-    std::vector<Case> cases;
+    const auto products = products_of(l, R, arrays);
     for (std::size_t i = 0; i < products.size(); ++i) {
       const Product& p = products[i];
       ops->matmul(p.out, p.a, p.ta, p.b, p.tb, Write::Set);
@@ -83,15 +82,22 @@ std::string gemm_table(const BenchModel& model, const BenchSettings& settings,
                        [p, mode](Ops& o) { o.matmul(p.out, p.a, p.ta, p.b, p.tb, mode); },
                        {}});
     }
-    const auto seconds = bench::time_cases(cases, *ops, settings.rounds);
-    table += text("| %s | %ld x %ld x %ld |", l.name.c_str(), static_cast<long>(R),
-                  static_cast<long>(l.in), static_cast<long>(l.out));
-    for (std::size_t i = 0; i < cases.size(); ++i)
-      table += text(" %.0f (%.0f %%) |", cases[i].work / seconds[i] / 1e9,
-                    100 * cases[i].work / seconds[i] / limits.flops);
-    table += "\n";
   }
-  return table;
+  const auto [seconds, limits] = bench::time_cases(cases, *ops, settings);
+  std::string table =
+      text("\n### gemm: %s (%s)\n\n", model.name.c_str(), matmul_library().c_str()) +
+      "| layer | rows x in x out | forward GFLOP/s | input gradient | weight gradient "
+      "|\n|---|---|---:|---:|---:|\n";
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Layer& l = layers[i / 3];
+    if (i % 3 == 0)
+      table += text("| %s | %ld x %ld x %ld |", l.name.c_str(), static_cast<long>(R),
+                    static_cast<long>(l.in), static_cast<long>(l.out));
+    const double flops = cases[i].work / seconds[i];
+    table += text(" %.0f (%.0f %%) |", flops / 1e9, 100 * flops / limits.flops);
+    if (i % 3 == 2) table += "\n";
+  }
+  return table + "\n" + describe_limits(limits);
 }
 
 }  // namespace chimera

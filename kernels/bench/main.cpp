@@ -12,11 +12,9 @@ int main(int argc, char** argv) try {
   BenchSettings settings;
   set_team_size(argc > 1 ? std::atoi(argv[1]) : available_cores());
   if (argc > 2) settings.isa = argv[2];
-  const MachineLimits limits = measure_machine_limits(settings.isa);
-  std::printf("%s", describe_limits(limits).c_str());
   for (const BenchModel& model : bench_models())
     for (const auto table : {gemm_table, attention_table, memory_table}) {
-      std::printf("%s", table(model, settings, limits).c_str());
+      std::printf("%s", table(model, settings).c_str());
       std::fflush(stdout);
     }
   return 0;

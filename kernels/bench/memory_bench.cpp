@@ -70,14 +70,13 @@ std::vector<Case> vocabulary_cases(Arrays& arrays, const BenchModel& m) {
 
 }  // namespace
 
-std::string memory_table(const BenchModel& model, const BenchSettings& settings,
-                         const MachineLimits& limits) {
+std::string memory_table(const BenchModel& model, const BenchSettings& settings) {
   Arrays arrays;
   std::vector<Case> cases = row_cases(arrays, model);
   for (Case& c : vocabulary_cases(arrays, model)) cases.push_back(std::move(c));
   const auto ops = make_cpu_ops(settings.isa);
   for (const Case& c : cases) check_against_baseline(c, *ops);
-  const auto seconds = bench::time_cases(cases, *ops, settings.rounds);
+  const auto [seconds, limits] = bench::time_cases(cases, *ops, settings);
   std::string table = bench::text("\n### memory: %s, %ld wide, %ld words\n\n", model.name.c_str(),
                                   static_cast<long>(model.C), static_cast<long>(model.V)) +
                       "| op | us | GB/s | of the triad |\n|---|---:|---:|---:|\n";
@@ -85,7 +84,7 @@ std::string memory_table(const BenchModel& model, const BenchSettings& settings,
     table += bench::text("| %s | %.1f | %.1f | %.0f %% |\n", cases[i].name.c_str(),
                          1e6 * seconds[i], cases[i].work / seconds[i] / 1e9,
                          100 * cases[i].work / seconds[i] / limits.bytes);
-  return table;
+  return table + "\n" + describe_limits(limits);
 }
 
 }  // namespace chimera

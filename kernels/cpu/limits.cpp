@@ -38,29 +38,38 @@ std::vector<double> median_seconds(const std::vector<std::function<void()>>& bod
   return medians;
 }
 
-MachineLimits measure_machine_limits(const std::string& isa) {
+TimedBodies time_with_limits(const std::vector<std::function<void()>>& bodies, int rounds,
+                             const std::string& isa) {
   const cpu::Kernels k = cpu::choose_kernels(isa);
-  const Index threads = team_size(), n = Index{1} << 24;  // 3 arrays of 64 MiB
+  const Index threads = team_size(), n = Index{1} << 23;  // 3 arrays of 32 MiB
   std::vector<float> a(static_cast<std::size_t>(n)), b(a), c(a);
   std::vector<double> done(static_cast<std::size_t>(threads));
-  const auto multiply_add = [&] {
+  auto all = bodies;
+  all.push_back([&] {
     parallel_for(threads, 1, [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
         float sink = 0;
         done[static_cast<std::size_t>(i)] = k.fma_loop(1 << 18, &sink);
       }
     });
-  };
-  const auto triad = [&] {
+  });
+  all.push_back([&] {
     parallel_for(n, 1024, [&](Index begin, Index end) {
       k.triad(a.data(), b.data(), c.data(), 3.0f, begin, end);
     });
-  };
-  const auto seconds = median_seconds({multiply_add, triad}, 15);
+  });
+  TimedBodies timed{median_seconds(all, rounds), {}};
   double operations = 0;
   for (const double d : done) operations += d;
-  return {operations / seconds[0], 12.0 * static_cast<double>(n) / seconds[1], k.isa,
-          static_cast<int>(threads)};
+  timed.limits = {operations / timed.seconds[bodies.size()],
+                  12.0 * static_cast<double>(n) / timed.seconds[bodies.size() + 1], k.isa,
+                  static_cast<int>(threads)};
+  timed.seconds.resize(bodies.size());
+  return timed;
+}
+
+MachineLimits measure_machine_limits(const std::string& isa) {
+  return time_with_limits({}, 15, isa).limits;
 }
 
 }  // namespace chimera

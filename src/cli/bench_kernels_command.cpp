@@ -30,7 +30,7 @@ std::vector<BenchModel> models_of(Arguments a, bool heads) {
 }
 
 CLI::App* add(CLI::App& bench, const std::string& name, const std::string& about, bool heads,
-              std::string (*table)(const BenchModel&, const BenchSettings&, const MachineLimits&)) {
+              std::string (*table)(const BenchModel&, const BenchSettings&)) {
   auto arguments = std::make_shared<Arguments>();
   Arguments& a = *arguments;
   CLI::App* command = bench.add_subcommand(name, about);
@@ -55,10 +55,7 @@ CLI::App* add(CLI::App& bench, const std::string& name, const std::string& about
   command->callback([arguments, heads, table] {
     const auto models = models_of(*arguments, heads);
     set_team_size(arguments->threads > 0 ? arguments->threads : available_cores());
-    const MachineLimits limits = measure_machine_limits(arguments->settings.isa);
-    std::cout << describe_limits(limits) << std::flush;
-    for (const BenchModel& m : models)
-      std::cout << table(m, arguments->settings, limits) << std::flush;
+    for (const BenchModel& m : models) std::cout << table(m, arguments->settings) << std::flush;
   });
   return command;
 }

@@ -24,15 +24,14 @@ struct BenchSettings {
 
 // One line: instruction set, threads, multiply-adds and bandwidth of the machine.
 std::string describe_limits(const MachineLimits& limits);
+// Every share is of a limit that was measured in the same rounds as the cases; the tables end with
+// those limits.
 // GFLOP/s and the share of the multiply-add limit of every linear layer: forward, input gradient,
 // weight gradient.
-std::string gemm_table(const BenchModel& model, const BenchSettings& settings,
-                       const MachineLimits& limits);
+std::string gemm_table(const BenchModel& model, const BenchSettings& settings);
 // Milliseconds forward and backward, their ratio, the share of the limit; with and without dropout.
-std::string attention_table(const BenchModel& model, const BenchSettings& settings,
-                            const MachineLimits& limits);
+std::string attention_table(const BenchModel& model, const BenchSettings& settings);
 // GB/s and the share of the triad's bandwidth of every op that memory limits.
-std::string memory_table(const BenchModel& model, const BenchSettings& settings,
-                         const MachineLimits& limits);
+std::string memory_table(const BenchModel& model, const BenchSettings& settings);
 
 }  // namespace chimera
