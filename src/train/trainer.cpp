@@ -202,10 +202,16 @@ class Run {
 // 0.
 struct RunFiles {
   std::optional<DirectoryLock> checkpoints, log;
-  RunFiles(const Config& config, const RunIdentity& identity) {
+  RunFiles(const Config& config, const RunIdentity& identity, bool fresh_start) {
     if (!config.checkpoint.directory.empty()) {
       make_directories(config.checkpoint.directory);
       checkpoints.emplace(config.checkpoint.directory, ".lock", "the checkpoint directory");
+      // Two runs' checkpoints in one place: "the newest" would later be the older run's.
+      const auto there = checkpoint::list_checkpoints(config.checkpoint.directory);
+      if (fresh_start && !there.empty())
+        FailUsage("--resume never starts from step 0, but ", config.checkpoint.directory,
+                  " holds a run's checkpoints up to step ", there.back().step,
+                  "; name another checkpoint.directory, or move them away");
     }
     if (config.log.directory.empty()) return;
     make_directories(config.log.directory);
@@ -225,7 +231,7 @@ ExitCode train_with(const Config& config, const TrainOptions& options,
   run_workers(config, [&](Communicator& comm) {
     const RunInputs& inputs = inputs_here();
     std::optional<RunFiles> files;
-    if (comm.rank() == 0 && !options.check) files.emplace(config, inputs.identity);
+    if (comm.rank() == 0 && !options.check) files.emplace(config, inputs.identity, options.resume == "never");
     Run run(config, options, inputs, programs, comm);
     const ExitCode mine = run.train();
     if (comm.rank() == 0 || comm.transport() == "mpi") code = mine;
