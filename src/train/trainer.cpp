@@ -202,24 +202,32 @@ class Run {
 // 0.
 struct RunFiles {
   std::optional<DirectoryLock> checkpoints, log;
-  RunFiles(const Config& config, const RunIdentity& identity, bool fresh_start) {
-    if (!config.checkpoint.directory.empty()) {
-      make_directories(config.checkpoint.directory);
-      checkpoints.emplace(config.checkpoint.directory, ".lock", "the checkpoint directory");
-      // Two runs' checkpoints in one place: "the newest" would later be the older run's.
-      const auto there = checkpoint::list_checkpoints(config.checkpoint.directory);
-      if (fresh_start && !there.empty())
-        FailUsage("--resume never starts from step 0, but ", config.checkpoint.directory,
-                  " holds a run's checkpoints up to step ", there.back().step,
-                  "; name another checkpoint.directory, or move them away");
-    }
-    if (config.log.directory.empty()) return;
-    make_directories(config.log.directory);
-    log.emplace(config.log.directory, ".lock", "the log directory");
-    write_file_atomically(Path(config.log.directory) / "config.json",
-                          config_to_json(config).dump(2) + "\n");
-    write_file_atomically(Path(config.log.directory) / "build.json",
-                          Json(identity.environment).dump(2) + "\n");
+  RunFiles(const Config& config, const RunIdentity& identity, const std::string& resume) {
+    if (!config.checkpoint.directory.empty()) take_checkpoints(config.checkpoint.directory, resume);
+    if (!config.log.directory.empty()) take_log(config, identity);
+  }
+
+ private:
+  void take_checkpoints(const std::string& directory, const std::string& resume) {
+    make_directories(directory);
+    checkpoints.emplace(directory, ".lock", "the checkpoint directory");
+    // Two lines of training in one place: "the newest" would later be the wrong one's.
+    const auto there = checkpoint::list_checkpoints(directory);
+    if (there.empty() || resume == "auto") return;
+    const Index start =
+        resume == "never" ? 0 : checkpoint::Checkpoint::open(resume).manifest().step;
+    if (resume == "never" || there.back().step > start)
+      FailUsage("--resume ", resume, " starts from step ", start, ", but ", directory,
+                " holds checkpoints up to step ", there.back().step,
+                "; name another checkpoint.directory, or move them away");
+  }
+
+  void take_log(const Config& config, const RunIdentity& identity) {
+    const Path directory = config.log.directory;
+    make_directories(directory);
+    log.emplace(directory, ".lock", "the log directory");
+    write_file_atomically(directory / "config.json", config_to_json(config).dump(2) + "\n");
+    write_file_atomically(directory / "build.json", Json(identity.environment).dump(2) + "\n");
   }
 };
 
@@ -231,7 +239,7 @@ ExitCode train_with(const Config& config, const TrainOptions& options,
   run_workers(config, [&](Communicator& comm) {
     const RunInputs& inputs = inputs_here();
     std::optional<RunFiles> files;
-    if (comm.rank() == 0 && !options.check) files.emplace(config, inputs.identity, options.resume == "never");
+    if (comm.rank() == 0 && !options.check) files.emplace(config, inputs.identity, options.resume);
     Run run(config, options, inputs, programs, comm);
     const ExitCode mine = run.train();
     if (comm.rank() == 0 || comm.transport() == "mpi") code = mine;

@@ -58,7 +58,7 @@ TEST_CASE("every ragged shard length gives (n - 1) / T samples with targets one 
   }
 }
 
-TEST_CASE("samples never cross shards; short shards among longer ones are left out") {
+TEST_CASE("samples never cross shards, short shards among longer ones are left out") {
   set_log_level(LogLevel::Off);
   TemporaryFolder folder;
   spit(folder / "a-0.bin", counting_shard(17, 0));    // 2 samples of 8
