@@ -1,0 +1,74 @@
+// Memory is allocated once: a step leaves the heap as it found it, and the owners' buffers do not
+// move or grow.
+#include <malloc.h>
+
+#include "chimera/comm/collectives.h"
+#include "support/golden.h"
+#include "support/support.h"
+
+using namespace chimera;
+using namespace chimera::test;
+
+namespace {
+
+std::size_t heap_in_use() {
+  const struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+// Where every parameter, moment and gradient lies, and what each owner holds.
+std::string memory_map(train::Worker& worker) {
+  std::string out;
+  worker.for_each_parameter([&](const train::Worker::Entry& e) {
+    for (const Tensor& t : {e.weight, e.m, e.v, e.gradient})
+      out += std::to_string(reinterpret_cast<std::uintptr_t>(t.raw())) + " ";
+  });
+  for (const train::MemoryItem& item : worker.memory())
+    out += item.owner + " " + item.name + " " + std::to_string(item.bytes) + "\n";
+  return out;
+}
+
+void check_heap(const std::string& schedule, Index depth, Index width) {
+  const GoldenModel model("tied");
+  train::Config config = with_layout(model.config("rich"), schedule, depth, width,
+                                     model.batch() / width, model.batch());
+  config.model.embd_pdrop = config.model.attn_pdrop = config.model.resid_pdrop = 0.1;
+  config.train.steps = 100;
+  const train::Programs programs = train::build_programs(config);
+  std::size_t before = 0, after = 0;
+  run_local(narrow<int>(config.workers()), 60, 1, [&](Communicator& comm) {
+    GoldenSamples samples(model);
+    train::Worker worker(config, programs, comm, [] { return false; });
+    worker.initialize_weights();
+    const auto measure = [&](std::size_t& into) {
+      barrier(comm, 100, "all workers are between steps");
+      if (comm.rank() == 0) into = heap_in_use();
+      barrier(comm, 100, "the heap is measured");
+    };
+    // The golden samples last for ten steps: they are taken again and again.
+    Index step = 0;
+    const auto steps = [&](int n) {
+      for (int i = 0; i < n; ++i, ++step) worker.train_step(samples, step % model.steps());
+    };
+    measure(before);  // first use of the barrier's channels
+    steps(10);
+    const std::string map = memory_map(worker);
+    measure(before);
+    steps(50);
+    measure(after);
+    ENSURE(memory_map(worker) == map, "a buffer moved or grew");
+  });
+  INFO(schedule << " D=" << depth << " W=" << width);
+  CHECK(after == before);
+}
+
+}  // namespace
+
+TEST_CASE("a step leaves the heap in use as it was, under every schedule", "[no-sanitizer]") {
+  check_heap("1f1b", 1, 1);
+  for (const std::string schedule : {"gpipe", "1f1b", "chimera"}) {
+    check_heap(schedule, 2, 1);
+    check_heap(schedule, 2, 2);
+  }
+  check_heap("chimera", 4, 1);
+}
