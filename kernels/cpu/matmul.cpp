@@ -1,5 +1,6 @@
 #include "matmul.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -14,25 +15,29 @@ namespace {
 
 using dnnl::memory;
 
-// M, N, K, transpose_a, transpose_b, mode, has bias, team size (a primitive splits its work for the
-// team it was made under).
-using Key = std::array<Index, 8>;
+// What makes two products alike. Rows of a stored matrix are `row_*` numbers apart. A primitive
+// splits its work for the team that it was made under.
+struct Shape {
+  Index M, N, K;
+  Index row_a, row_b, row_out;
+  Transpose transpose_a, transpose_b;
+  Write mode;
+  bool bias;
+  Index team;
+  auto operator<=>(const Shape&) const = default;
+};
 
 // A primitive and its arguments, whose pointers are set before each run.
 struct Product {
   dnnl::matmul primitive;
   std::unordered_map<int, memory> arguments;
   Index scratch_bytes = 0;
-  // Where b is repacked first: from its plain layout to the one the primitive likes.
-  dnnl::reorder repack;
-  memory plain_b;
-  Index packed_bytes = 0;  // 0: b is used where it lies
 };
 
-memory::desc matrix(Index rows, Index columns, Transpose transpose) {
+memory::desc matrix(Index rows, Index columns, Index row, Transpose transpose) {
   return {{rows, columns},
           memory::data_type::f32,
-          transpose == Transpose::No ? memory::dims{columns, 1} : memory::dims{1, rows}};
+          transpose == Transpose::No ? memory::dims{row, 1} : memory::dims{1, row}};
 }
 
 dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const memory::desc& a,
@@ -48,46 +53,46 @@ dnnl::matmul::primitive_desc describe(const dnnl::engine& engine, const memory::
 #endif
 }
 
-// A large b that is not transposed is read 256 bytes per row, from more pages than the TLB holds.
-// Repacking it first made products of 1,024 rows 20 to 30 % faster on a Zen 5, and those of 256
-// rows no faster (kernels/bench/README.md). The upper limit bounds the scratch memory to 64 MiB.
-bool worth_repacking(Index M, Index N, Index K, Transpose transpose_b) {
-  return transpose_b == Transpose::No && M >= 512 && K * N >= Index{1} << 20 &&
-         K * N <= Index{1} << 24;
-}
-
-Product make_product(const dnnl::engine& engine, const Key& key) {
-  const auto [M, N, K, transpose_a, transpose_b, mode, has_bias, team] = key;
-  const auto a = matrix(M, K, static_cast<Transpose>(transpose_a));
-  const auto b = matrix(K, N, static_cast<Transpose>(transpose_b));
-  const auto out = matrix(M, N, Transpose::No);
-  const auto bias = has_bias ? matrix(1, N, Transpose::No) : memory::desc();
-  const bool repack = worth_repacking(M, N, K, static_cast<Transpose>(transpose_b));
-  const memory::desc any({K, N}, memory::data_type::f32, memory::format_tag::any);
+Product make_product(const dnnl::engine& engine, const Shape& s) {
+  const auto a = matrix(s.M, s.K, s.row_a, s.transpose_a);
+  const auto b = matrix(s.K, s.N, s.row_b, s.transpose_b);
+  const auto out = matrix(s.M, s.N, s.row_out, Transpose::No);
+  const auto bias = s.bias ? matrix(1, s.N, s.N, Transpose::No) : memory::desc();
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (static_cast<Write>(mode) == Write::Add) {
+  if (s.mode == Write::Add) {
     dnnl::post_ops post;
     post.append_sum(1.0f);
     attr.set_post_ops(post);
   }
-  const auto desc = describe(engine, a, repack ? any : b, bias, out, attr);
+  const auto desc = describe(engine, a, b, bias, out, attr);
   const auto unset = [&](const memory::desc& d) { return memory(d, engine, nullptr); };
   Product p{dnnl::matmul(desc),
             {{DNNL_ARG_SRC, unset(a)},
-             {DNNL_ARG_WEIGHTS, unset(desc.weights_desc())},
+             {DNNL_ARG_WEIGHTS, unset(b)},
              {DNNL_ARG_DST, unset(out)},
              {DNNL_ARG_SCRATCHPAD, unset(desc.scratchpad_desc())}},
-            static_cast<Index>(desc.scratchpad_desc().get_size()),
-            {},
-            {},
-            0};
-  if (has_bias) p.arguments[DNNL_ARG_BIAS] = unset(bias);
-  if (!repack) return p;
-  p.plain_b = unset(b);
-  p.repack = dnnl::reorder(p.plain_b, p.arguments[DNNL_ARG_WEIGHTS]);
-  p.packed_bytes = static_cast<Index>(desc.weights_desc().get_size());
+            static_cast<Index>(desc.scratchpad_desc().get_size())};
+  if (s.bias) p.arguments[DNNL_ARG_BIAS] = unset(bias);
   return p;
+}
+
+// Sizes of the pieces that a product is computed in.
+struct Pieces {
+  Index M, N, K;
+};
+
+Index piece(Index size, Index most) {
+  return std::min(size, round_up(ceil_div(size, ceil_div(size, most)), Index{64}));
+}
+
+// oneDNN 2.6 reads a large b that is not transposed 256 bytes per row, from more pages than the TLB
+// holds, and runs at 50 to 70 % of the peak; in pieces of about 1,024 it reaches 75 to 85 % on a
+// Zen 5 (kernels/bench/README.md). The split depends on the sizes alone, never on the team.
+Pieces pieces_of(Index M, Index N, Index K, Transpose transpose_b) {
+  if (transpose_b == Transpose::Yes || M < 32) return {M, N, K};
+  return {M * N < Index{1} << 21 ? M : piece(M, 2048), piece(N, 1024),
+          K * N < Index{1} << 20 ? K : piece(K, 1024)};
 }
 
 }  // namespace
@@ -95,7 +100,7 @@ Product make_product(const dnnl::engine& engine, const Key& key) {
 struct MatmulCache::State {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  std::map<Key, Product> products;
+  std::map<Shape, Product> products;
   std::vector<char> memory;
 
   // At least `bytes`, aligned to a cache line; contents do not outlive the product.
@@ -106,6 +111,23 @@ struct MatmulCache::State {
     const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
     return memory.data() + (kLine - at % kLine) % kLine;
   }
+
+  void run(const Shape& shape, float* out, const float* a, const float* b, const float* bias) {
+    auto found = products.find(shape);
+    if (found == products.end()) found = products.emplace(shape, make_product(engine, shape)).first;
+    Product& p = found->second;
+    const auto set = [&](int argument, const void* data) {
+      // oneDNN takes pointers to mutable memory but only reads its sources.
+      p.arguments[argument].set_data_handle(const_cast<void*>(data));
+    };
+    set(DNNL_ARG_SRC, a);
+    set(DNNL_ARG_WEIGHTS, b);
+    set(DNNL_ARG_DST, out);
+    set(DNNL_ARG_SCRATCHPAD, scratch(p.scratch_bytes));
+    if (bias != nullptr) set(DNNL_ARG_BIAS, bias);
+    p.primitive.execute(stream, p.arguments);
+    stream.wait();
+  }
 };
 
 MatmulCache::MatmulCache() : state_(std::make_unique<State>()) {}
@@ -114,34 +136,27 @@ MatmulCache::~MatmulCache() = default;
 void MatmulCache::run(float* out, const float* a, Transpose transpose_a, const float* b,
                       Transpose transpose_b, Write mode, const float* bias, Index M, Index N,
                       Index K) try {
-  State& s = *state_;
-  const Key key{M,
-                N,
-                K,
-                static_cast<Index>(transpose_a),
-                static_cast<Index>(transpose_b),
-                static_cast<Index>(mode),
-                bias != nullptr,
-                team_size()};
-  auto found = s.products.find(key);
-  if (found == s.products.end()) found = s.products.emplace(key, make_product(s.engine, key)).first;
-  Product& p = found->second;
-  char* packed_b = s.scratch(round_up(p.packed_bytes, Index{64}) + p.scratch_bytes);
-  const auto set = [&](int argument, const void* data) {
-    // oneDNN takes pointers to mutable memory but only reads its sources.
-    p.arguments[argument].set_data_handle(const_cast<void*>(data));
-  };
-  set(DNNL_ARG_SRC, a);
-  set(DNNL_ARG_DST, out);
-  set(DNNL_ARG_SCRATCHPAD, packed_b + round_up(p.packed_bytes, Index{64}));
-  if (bias != nullptr) set(DNNL_ARG_BIAS, bias);
-  set(DNNL_ARG_WEIGHTS, p.packed_bytes > 0 ? static_cast<const void*>(packed_b) : b);
-  if (p.packed_bytes > 0) {
-    p.plain_b.set_data_handle(const_cast<float*>(b));
-    p.repack.execute(s.stream, p.plain_b, p.arguments[DNNL_ARG_WEIGHTS]);
-  }
-  p.primitive.execute(s.stream, p.arguments);
-  s.stream.wait();
+  const bool ta = transpose_a == Transpose::Yes, tb = transpose_b == Transpose::Yes;
+  const Pieces size = pieces_of(M, N, K, transpose_b);
+  const Index row_a = ta ? M : K, row_b = tb ? K : N;
+  for (Index n = 0; n < N; n += size.N)
+    for (Index m = 0; m < M; m += size.M)
+      for (Index k = 0; k < K; k += size.K) {
+        const float* bias_piece = bias == nullptr || k > 0 ? nullptr : bias + n;
+        const Shape shape{std::min(size.M, M - m),
+                          std::min(size.N, N - n),
+                          std::min(size.K, K - k),
+                          row_a,
+                          row_b,
+                          N,
+                          transpose_a,
+                          transpose_b,
+                          k > 0 ? Write::Add : mode,
+                          bias_piece != nullptr,
+                          team_size()};
+        state_->run(shape, out + m * N + n, a + (ta ? k * M + m : m * K + k),
+                    b + (tb ? n * K + k : k * N + n), bias_piece);
+      }
 } catch (const dnnl::error& e) {
   Fail("oneDNN failed on a matrix product ", M, " x ", K, " x ", N, ": ", e.what());
 }
