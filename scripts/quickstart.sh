@@ -4,9 +4,18 @@
 # run again, it continues where it stopped. QUICKSTART_SHORT=1: a small text and few steps, to see that all works.
 # QUICKSTART_DIR (default runs/quickstart) and BUILD_DIR (default build) choose other places.
 set -euo pipefail
+given=()
+for text in "$@"; do
+  if ! [ -f "$text" ] || ! [ -r "$text" ]; then
+    echo "quickstart.sh: $text is not a readable file" >&2
+    exit 2
+  fi
+  given+=("$(realpath "$text")")
+done
+set -- ${given[@]+"${given[@]}"}
 cd "$(dirname "$0")/.."
 
-run=${QUICKSTART_DIR:-runs/quickstart}
+run=${QUICKSTART_DIR:-runs/quickstart${QUICKSTART_SHORT:+-short}}
 build=${BUILD_DIR:-build}
 held_out=0.05
 
@@ -34,6 +43,18 @@ jargon() {
   (cd "$folder" && apt-get download -qq jargon-text >/dev/null && dpkg-deb -x jargon-text_*.deb .)
   find "$folder" -name 'jargon.txt.gz' -exec gzip -dc {} +
   rm -rf "$folder"
+}
+
+# A run belongs to its texts: with others, what is "already there" would be wrong.
+check_inputs() {
+  local inputs
+  inputs=$(printf '%s\n' "short=${QUICKSTART_SHORT:-}" "$@")
+  mkdir -p "$run"
+  if [ -f "$run/inputs" ] && [ "$inputs" != "$(cat "$run/inputs")" ]; then
+    echo "$run was made from other texts; set QUICKSTART_DIR to another folder, or remove it" >&2
+    exit 2
+  fi
+  printf '%s\n' "$inputs" >"$run/inputs"
 }
 
 gather_texts() {
@@ -123,6 +144,7 @@ EOF
 
 texts=()
 settings=()
+check_inputs "$@"
 install_and_build "$@"
 gather_texts "$@"
 train_tokenizer

@@ -33,7 +33,9 @@ int run_command(CLI::App& app, int argc, char** argv, int& exit_code) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
     if (speaks_for_job()) {
-      std::cerr << "error: " << e.what() << "\n";
+      const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
+      std::cerr << "error: " << (extra.empty() ? e.what() : "not understood: " + extra.front())
+                << "\n";
       std::cerr << "run `chimera --help`, or --help after a command, for what is accepted\n";
     }
     return static_cast<int>(ExitCode::Usage);

@@ -45,7 +45,7 @@ model::ModelConfig shape(Index L, Index H, Index C, Index P, Index V) {
 }
 
 std::vector<StepCase> known_cases() {
-  const model::ModelConfig quickstart = shape(4, 4, 192, 128, 4096),
+  const model::ModelConfig quickstart = shape(4, 4, 160, 128, 4096),
                            small = shape(12, 12, 768, 1024, 50257);
   return {{"quickstart", 8, 128, 20, quickstart},
           {"gpt2-124m-t64", 4, 64, 5, small},
@@ -133,6 +133,7 @@ void add_step_benchmark(CLI::App& bench) {
 void add_bench_command(CLI::App& app) {
   CLI::App* bench = app.add_subcommand("bench", "Measure this machine and the kernels on it");
   bench->require_subcommand(1);
+  bench->footer("Example:\n  chimera bench step quickstart");
   add_kernel_benchmarks(*bench);
   add_step_benchmark(*bench);
 }

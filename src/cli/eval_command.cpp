@@ -83,12 +83,15 @@ void add_generate_command(CLI::App& app) {
     train::TextModel model(a->checkpoint, a->tokenizer);
     for (Index i = 0; i < a->samples; ++i) {
       if (a->samples > 1) std::cout << "--- sample " << i + 1 << "\n";
-      std::cout << a->prompt << std::flush;
+      bool begun = false;  // a prompt that does not fit is not echoed
       train::SamplingOptions sampling = a->sampling;
       sampling.seed += static_cast<std::uint64_t>(i);
       const train::EndReason end =
-          model.continue_text(a->prompt, a->tokens, sampling,
-                              [](std::string_view piece) { std::cout << piece << std::flush; });
+          model.continue_text(a->prompt, a->tokens, sampling, [&](std::string_view piece) {
+            if (!begun) std::cout << a->prompt;
+            begun = true;
+            std::cout << piece << std::flush;
+          });
       std::cout << std::endl;
       if (end == train::EndReason::ContextFull)
         std::cerr << "(the context of " << model.context() << " tokens is full)\n";

@@ -34,7 +34,9 @@ void add_train_command(CLI::App& app, int& exit_code) {
   command->add_flag("--check", arguments->options.check,
                     "check everything, show the plan and its memory, train nothing");
   command->footer(
-      "Examples:\n  chimera train configs/quickstart.json --set train.steps=100\n"
+      "SIGINT, SIGTERM and SIGUSR1 end it after the step with a checkpoint and exit code 3; the "
+      "same command "
+      "continues.\nExamples:\n  chimera train configs/quickstart.json --set train.steps=100\n"
       "  mpirun -n 4 chimera train configs/quickstart.json");
   command->callback([arguments, &exit_code] {
     const train::Config config = train::load_config(arguments->config, arguments->overrides);
@@ -45,6 +47,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
 void add_config_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("config", "What the keys of a configuration mean");
   command->require_subcommand(1);
+  command->footer("Example:\n  chimera config explain parallel.");
   CLI::App* explain = command->add_subcommand(
       "explain", "Every key with default, accepted values and meaning, as a Markdown table");
   auto word = std::make_shared<std::string>();
@@ -52,8 +55,15 @@ void add_config_command(CLI::App& app) {
   explain->footer("Example:\n  chimera config explain parallel.");
   explain->callback([word] {
     std::istringstream table(train::explain_config());
+    int lines = 0;
     for (std::string line; std::getline(table, line);)
-      if (line.find(*word) != std::string::npos) std::cout << line << "\n";
+      if (lines < 2 || line.find(*word) != std::string::npos) {  // the heading has two lines
+        std::cout << line << "\n";
+        ++lines;
+      }
+    if (lines == 2)
+      FailUsage("no key of the configuration has \"", *word,
+                "\" in its line; without a word, all are shown");
   });
   CLI::App* resolve = command->add_subcommand(
       "resolve", "Check a configuration and print it with every key written out");

@@ -38,6 +38,11 @@ std::string joined(const std::vector<std::string>& words) {
   return out;
 }
 
+std::string accepted_numbers(const Field& field) {
+  return field.least == field.most ? concat(field.least, " in this version")
+                                   : concat("between ", field.least, " and ", field.most);
+}
+
 // Puts one JSON value into one field; problems go to `errors`.
 struct Setter {
   const Field& field;
@@ -49,7 +54,7 @@ struct Setter {
   }
   bool in_range(double v) const {
     if (std::isfinite(v) && v >= field.least && v <= field.most) return true;
-    wrong(concat("between ", field.least, " and ", field.most));
+    wrong(accepted_numbers(field));
     return false;
   }
   void operator()(Index* target) const {
@@ -69,8 +74,10 @@ struct Setter {
     if (!value.is_string()) return wrong("text in double quotes");
     const auto text = value.get<std::string>();
     if (!field.choices.empty() && !text.empty() && std::ranges::count(field.choices, text) == 0)
-      return wrong(concat("one of ", joined(field.choices),
-                          " (nearest: ", nearest(text, field.choices), ")"));
+      return wrong(field.choices.size() == 1
+                       ? concat(field.choices.front(), " in this version")
+                       : concat("one of ", joined(field.choices),
+                                " (nearest: ", nearest(text, field.choices), ")"));
     *target = text;
   }
   void operator()(std::vector<std::string>* target) const {
@@ -138,7 +145,8 @@ void report_unknown(const std::vector<Field>& fields, const std::string& path, c
                           "); the nearest known key is ", nearest(path, known)));
 }
 
-void apply(const std::vector<Field>& fields, const Json& root, Errors& errors) {
+void apply(const std::vector<Field>& fields, const Json& root, Errors& errors,
+           std::vector<std::string>& failed) {
   if (!root.is_object()) return errors.push_back("the configuration must be a JSON object { ... }");
   for (const auto& [section, values] : root.items()) {
     const bool known = std::ranges::any_of(
@@ -153,10 +161,14 @@ void apply(const std::vector<Field>& fields, const Json& root, Errors& errors) {
     }
     for (const auto& [key, value] : values.items()) {
       const std::string path = section + "." + key;
-      if (const Field* field = find_field(fields, path))
-        std::visit(Setter{*field, value, errors}, field->target);
-      else
+      const Field* field = find_field(fields, path);
+      if (field == nullptr) {
         report_unknown(fields, path, value, errors);
+        continue;
+      }
+      const std::size_t before = errors.size();
+      std::visit(Setter{*field, value, errors}, field->target);
+      if (errors.size() > before) failed.push_back(path);
     }
   }
 }
@@ -200,6 +212,16 @@ void apply_preset(Config& config, const Json& root, Errors& errors) {
   config.model.tied_embeddings = preset->tied_embeddings;
 }
 
+// Whether a combination is impossible only because one of its keys was not understood.
+bool concerns(const std::string& problem, const std::vector<std::string>& failed) {
+  return std::ranges::any_of(failed, [&](const std::string& path) {
+    const auto at = problem.find(path);
+    return at != std::string::npos &&
+           !std::isalnum(static_cast<unsigned char>(problem[at + path.size()])) &&
+           problem[at + path.size()] != '_';
+  });
+}
+
 [[noreturn]] void refuse(const std::string& name, const Errors& errors) {
   std::string message =
       concat(name, ": ", errors.size(), errors.size() == 1 ? " problem" : " problems");
@@ -222,8 +244,10 @@ Config parse_config(const std::string& text, const std::string& name,
     for (const std::string& text_override : overrides) override_key(root, text_override, errors);
   Config config;
   if (root.is_object()) apply_preset(config, root, errors);
-  apply(config_fields(config), root, errors);
-  if (errors.empty()) errors = check_config(config);
+  std::vector<std::string> failed;
+  apply(config_fields(config), root, errors, failed);
+  for (const std::string& problem : check_config(config))
+    if (!concerns(problem, failed)) errors.push_back(problem);
   if (!errors.empty()) refuse(name, errors);
   return config;
 }
@@ -271,10 +295,13 @@ std::string explain_config() {
     const Json& value = values[field.path.substr(0, dot)][field.path.substr(dot + 1)];
     const bool number = std::holds_alternative<Index*>(field.target) ||
                         std::holds_alternative<double*>(field.target);
-    const std::string accepted =
-        number ? concat(field.least, " to ", field.most) : joined(field.choices);
-    out += concat("| `", field.path, "` | `", value.dump(), "` | ", accepted, " | ", field.meaning,
-                  " |\n");
+    std::string accepted = joined(field.choices);
+    if (number)
+      accepted = field.least == field.most ? accepted_numbers(field)
+                                           : concat(field.least, " to ", field.most);
+    if (field.choices.size() == 1) accepted += " in this version";
+    out += concat("| `", field.path, "` | `", field.required ? "required" : value.dump(), "` | ",
+                  accepted, " | ", field.meaning, " |\n");
   }
   return out;
 }

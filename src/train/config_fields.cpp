@@ -1,4 +1,5 @@
 // The table of every configuration key.
+#include "chimera/schedule/generate.h"
 #include "chimera/train/config.h"
 
 namespace chimera::train {
@@ -67,8 +68,11 @@ void data_fields(Table& t, Config& c) {
 
 void parallel_fields(Table& t, Config& c) {
   ParallelConfig& p = c.parallel;
+  std::vector<std::string> schedules;
+  for (const schedule::ScheduleInfo& known : schedule::known_schedules())
+    schedules.push_back(known.name);
   t.section("parallel");
-  t.text("schedule", p.schedule, "pipeline schedule", {"gpipe", "1f1b", "chimera"});
+  t.text("schedule", p.schedule, "pipeline schedule", schedules);
   t.count("depth", p.depth, 1, 4096, "D: pipeline stages");
   t.count("width", p.width, 1, 65536, "W: replicas of the pipeline group; workers = D * W");
   t.count("pipeline_pairs", p.pipeline_pairs, 1, 2048,
@@ -78,15 +82,17 @@ void parallel_fields(Table& t, Config& c) {
   t.count("micro_batch_size", p.micro_batch_size, 1, 1 << 20, "B: sequences per micro-batch");
   t.text("gradient_sync", p.gradient_sync, "when gradients are summed: lazy, after all compute",
          {"lazy"});
-  t.flag("split_backward", p.split_backward, "input and weight gradients as two instructions");
-  t.flag("overlap_steps", p.overlap_steps, "no barrier between steps");
+  t.flag("split_backward", p.split_backward,
+         "false in this version: input and weight gradients as two instructions");
+  t.flag("overlap_steps", p.overlap_steps, "false in this version: no barrier between steps");
   t.count("virtual_stages", p.virtual_stages, 1, 1, "v: stages per worker (interleaved)");
   t.count("zero_stage", p.zero_stage, 0, 0, "1: optimizer state sharded over a stage's holders");
   t.text("recompute", p.recompute, "activations computed again in backward", {"none"});
   t.list("stage_layers", p.stage_layers, "\"auto\", or the number of layers of each stage");
   t.text("transport", p.transport, "auto: mpi under mpirun or srun, otherwise local",
          {"auto", "local", "mpi"});
-  t.flag("gpu_aware_mpi", p.gpu_aware_mpi, "MPI may be given device pointers");
+  t.flag("gpu_aware_mpi", p.gpu_aware_mpi,
+         "false in this version: MPI may be given device pointers");
   t.number("timeout_seconds", p.timeout_seconds, 1, 1e7,
            "deadline of every wait; the first step is allowed 10 times that");
 }
@@ -97,8 +103,9 @@ void run_fields(Table& t, Config& c) {
   t.count("threads", c.device.threads, 0, 4096, "threads per worker; 0: cores shared out");
   t.section("precision");
   t.text("compute", c.precision.compute, "type of activations and products", {"fp32"});
-  t.text("loss_scale", c.precision.loss_scale, "of fp16 alone", {"dynamic"});
-  t.flag("stochastic_rounding", c.precision.stochastic_rounding, "of weights in 16 bits");
+  t.text("loss_scale", c.precision.loss_scale, "counts under fp16 alone", {"dynamic"});
+  t.flag("stochastic_rounding", c.precision.stochastic_rounding,
+         "false in this version: of weights in 16 bits");
   t.section("train");
   t.text("init_from", c.train.init_from,
          "null, a checkpoint or a folder with model.safetensors to start from");
@@ -118,8 +125,9 @@ void run_fields(Table& t, Config& c) {
   t.section("log");
   t.text("directory", c.log.directory,
          "metrics.jsonl, resolved configuration, identity of the build; empty: none");
-  t.flag("tensorboard", c.log.tensorboard, "TensorBoard event files");
-  t.list("trace_steps", c.log.trace_steps, "steps whose timeline is written");
+  t.flag("tensorboard", c.log.tensorboard, "false in this version: TensorBoard event files");
+  t.list("trace_steps", c.log.trace_steps,
+         "empty in this version: steps whose timeline is written");
 }
 
 void optimizer_fields(Table& t, Config& c) {
@@ -132,7 +140,8 @@ void optimizer_fields(Table& t, Config& c) {
   t.number("weight_decay", o.weight_decay, 0, 100, "decoupled, on matrices alone");
   t.number("grad_clip", o.grad_clip, 0, 1e9, "largest global norm; 0: off");
   t.text("clip_mode", o.clip_mode, "exact: by this step's norm", {"exact"});
-  t.number("label_smoothing", o.label_smoothing, 0, 0.999, "uniform");
+  t.number("label_smoothing", o.label_smoothing, 0, 0.999,
+           "share of the target spread evenly over the vocabulary");
   t.number("layer_lr_decay", o.layer_lr_decay, 1e-6, 1, "rate factor per layer below the head");
   t.section("lr_schedule");
   t.text("type", c.lr_schedule.type, "after the warm-up", {"cosine", "linear", "constant"});
@@ -149,6 +158,10 @@ std::vector<Field> config_fields(Config& config) {
   parallel_fields(table, config);
   optimizer_fields(table, config);
   run_fields(table, config);
+  for (Field& field : table.fields)
+    for (const char* key : {"model.n_layer", "model.n_head", "model.n_embd", "model.n_positions",
+                            "model.vocab_size", "data.train", "train.steps"})
+      if (field.path == key) field.required = true;
   return std::move(table.fields);
 }
 

@@ -215,8 +215,7 @@ void Worker::reject_non_finite(const Execution& run, const std::vector<double>& 
                 per_replica = config_.batch() / config_.parallel.width;
     Fail("step ", run.step + 1, ": the loss is not finite (", values[i], ") first in micro-batch ",
          position % per_replica / config_.parallel.micro_batch_size, " of replica ",
-         position / per_replica, ", global sample ", run.first_sample + position,
-         way_out);
+         position / per_replica, ", global sample ", run.first_sample + position, way_out);
   }
   for (std::size_t i = 0; i < tensors; ++i)
     if (!std::isfinite(values[i]))

@@ -141,13 +141,13 @@ void Metrics::step(Index step, const StepResult& r, double seconds) {
   window_steps_ = 0;
 }
 
-void Metrics::evaluation(Index step, double loss, Index batches) {
+void Metrics::evaluation(Index step, double loss, Index samples) {
   finish_live_line();
-  std::cout << format("step %6ld/%ld | validation loss %.4f | perplexity %.2f (%ld batches)\n",
+  std::cout << format("step %6ld/%ld | validation loss %.4f | perplexity %.2f (%ld samples)\n",
                       static_cast<long>(step), static_cast<long>(config_.train.steps), loss,
-                      std::exp(loss), static_cast<long>(batches))
+                      std::exp(loss), static_cast<long>(samples))
             << std::flush;
-  append(Json{{"step", step}, {"validation_loss", loss}, {"batches", batches}}.dump());
+  append(Json{{"step", step}, {"validation_loss", loss}, {"samples", samples}}.dump());
 }
 
 void Metrics::event(Index step, const std::string& what, const std::string& value) {

@@ -150,10 +150,10 @@ class Run {
   }
 
   bool evaluate(Index step) {
-    const Index samples = config_.train.eval_batches * config_.batch();
+    Index samples = checked_mul(config_.train.eval_batches, config_.batch());
+    if (validation_->size() > 0) samples = std::min(samples, validation_->size());
     const Worker::Evaluation result = worker_.evaluate(*validation_, samples);
-    if (metrics_ && !result.stop)
-      metrics_->evaluation(step, result.loss, config_.train.eval_batches);
+    if (metrics_ && !result.stop) metrics_->evaluation(step, result.loss, samples);
     return result.stop;
   }
 

@@ -10,7 +10,7 @@
 
 namespace chimera {
 
-// Exit codes of the program (DESIGN section 2).
+// Exit codes of the program; Stopped: by a signal, after a checkpoint.
 enum class ExitCode : int { Done = 0, Error = 1, Usage = 2, Stopped = 3 };
 
 class Error : public std::runtime_error {

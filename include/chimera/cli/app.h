@@ -3,7 +3,7 @@
 // codes.
 namespace chimera::cli {
 
-// Returns the exit code of DESIGN section 2: 0 done, 1 error, 2 bad usage or configuration, 3
+// Returns the exit code: 0 done, 1 error, 2 bad usage or configuration, 3
 // stopped.
 int run(int argc, char** argv);
 

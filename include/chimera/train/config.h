@@ -1,5 +1,5 @@
 #pragma once
-// The whole configuration (DESIGN section 2). One table, config_fields(), names every key with its
+// The whole configuration by section and key. One table, config_fields(), names every key with its
 // range and meaning: reading, writing, explaining and checking all use it.
 #include <functional>
 #include <optional>
@@ -101,6 +101,7 @@ struct Field {
   double least = 0, most = 0;        // numbers
   std::vector<std::string> choices;  // text; empty: any
   std::string meaning;
+  bool required = false;  // has no default of use
 };
 std::vector<Field> config_fields(Config& config);
 

@@ -28,6 +28,7 @@ class DatasetSource final : public SampleSource {
   void read(Index number, std::int32_t* inputs, std::int32_t* targets) override {
     dataset_.read(number % dataset_.samples(), inputs, targets);
   }
+  Index size() const override { return dataset_.samples(); }
   const data::Dataset& dataset() const { return dataset_; }
 
  private:

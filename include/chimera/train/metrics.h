@@ -24,7 +24,7 @@ class Metrics {
 
   // Of the step that ended now, `step` completed steps. Prints when due.
   void step(Index step, const StepResult& result, double seconds);
-  void evaluation(Index step, double loss, Index batches);
+  void evaluation(Index step, double loss, Index samples);
   void event(Index step, const std::string& what, const std::string& value);
   // Whether the validation loss of step `start` is in the file already: a stop signal may have come
   // before its evaluation.

@@ -18,6 +18,7 @@ namespace chimera::train {
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
+  virtual Index size() const { return 0; }  // samples there are; 0: without end
   // Fills T inputs and T targets of global sample `number`.
   virtual void read(Index number, std::int32_t* inputs, std::int32_t* targets) = 0;
 };
