@@ -39,15 +39,33 @@ CHIMERA_INLINE Vec load(const float* p, Full = {}) {
   memcpy(&v, p, sizeof v);
   return v;
 }
+CHIMERA_INLINE void store(float* p, Vec v, Full = {}) { memcpy(p, &v, sizeof v); }
+#if defined(__AVX512F__)
+CHIMERA_INLINE __mmask16 first_lanes(int n) { return static_cast<__mmask16>((1u << n) - 1); }
+CHIMERA_INLINE Vec load(const float* p, int n) {
+  return (Vec)_mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+CHIMERA_INLINE void store(float* p, Vec v, int n) {
+  _mm512_mask_storeu_ps(p, first_lanes(n), (__m512)v);
+}
+#elif defined(__AVX2__)
+CHIMERA_INLINE __m256i first_lanes(int n) { return (__m256i)(IVec{0, 1, 2, 3, 4, 5, 6, 7} < n); }
+CHIMERA_INLINE Vec load(const float* p, int n) {
+  return (Vec)_mm256_maskload_ps(p, first_lanes(n));
+}
+CHIMERA_INLINE void store(float* p, Vec v, int n) {
+  _mm256_maskstore_ps(p, first_lanes(n), (__m256)v);
+}
+#else
 CHIMERA_INLINE Vec load(const float* p, int n) {
   Vec v = {};
   memcpy(&v, p, sizeof(float) * static_cast<unsigned>(n));
   return v;
 }
-CHIMERA_INLINE void store(float* p, Vec v, Full = {}) { memcpy(p, &v, sizeof v); }
 CHIMERA_INLINE void store(float* p, Vec v, int n) {
   memcpy(p, &v, sizeof(float) * static_cast<unsigned>(n));
 }
+#endif
 
 // body(i, lanes) for each vector of [begin, end), the tail last.
 template <class Body>
