@@ -33,6 +33,11 @@ void add_eval_command(CLI::App& app) {
       "Example:\n  chimera eval --checkpoint runs/quickstart/checkpoints --data "
       "'runs/quickstart/data/val-*.bin'");
   command->callback([arguments] {
+    if (arguments->sequence_length < 0)
+      FailUsage("--sequence-length is ", arguments->sequence_length,
+                "; it must be 0 (as in training) or more");
+    if (arguments->samples < 0)
+      FailUsage("--samples is ", arguments->samples, "; it must be 0 (all) or more");
     const train::EvaluationReport r = train::evaluate_checkpoint(
         arguments->checkpoint, arguments->data, arguments->sequence_length, arguments->samples);
     std::printf("checkpoint  %s (step %ld)\n", r.checkpoint.c_str(), static_cast<long>(r.step));
@@ -50,7 +55,7 @@ void add_eval_command(CLI::App& app) {
 void add_generate_command(CLI::App& app) {
   struct Arguments {
     std::string checkpoint, tokenizer, prompt;
-    Index tokens = 200, samples = 1;
+    Index tokens = 200, samples = 1, seed = 1;
     train::SamplingOptions sampling;
   };
   auto a = std::make_shared<Arguments>();
@@ -71,8 +76,7 @@ void add_generate_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--top-p", a->sampling.top_p, "the fewest whose probabilities reach p")
       ->capture_default_str();
-  command->add_option("--seed", a->sampling.seed, "equal seeds give equal text")
-      ->capture_default_str();
+  command->add_option("--seed", a->seed, "equal seeds give equal text")->capture_default_str();
   command->footer(
       "Example:\n  chimera generate --checkpoint runs/quickstart/checkpoints --prompt 'In the "
       "beginning' --top-k 40");
@@ -80,18 +84,20 @@ void add_generate_command(CLI::App& app) {
     train::check_sampling(a->sampling);
     if (a->tokens < 1) FailUsage("--max-tokens is ", a->tokens, "; it must be 1 or more");
     if (a->samples < 1) FailUsage("--samples is ", a->samples, "; it must be 1 or more");
+    if (a->seed < 0) FailUsage("--seed is ", a->seed, "; it must be 0 or more");
     train::TextModel model(a->checkpoint, a->tokenizer);
     for (Index i = 0; i < a->samples; ++i) {
       if (a->samples > 1) std::cout << "--- sample " << i + 1 << "\n";
-      bool begun = false;  // a prompt that does not fit is not echoed
+      bool begun = false;  // the prompt is echoed once it is known to fit
       train::SamplingOptions sampling = a->sampling;
-      sampling.seed += static_cast<std::uint64_t>(i);
+      sampling.seed = static_cast<std::uint64_t>(a->seed) + static_cast<std::uint64_t>(i);
       const train::EndReason end =
           model.continue_text(a->prompt, a->tokens, sampling, [&](std::string_view piece) {
             if (!begun) std::cout << a->prompt;
             begun = true;
             std::cout << piece << std::flush;
           });
+      if (!begun) std::cout << a->prompt;  // it ended at once
       std::cout << std::endl;
       if (end == train::EndReason::ContextFull)
         std::cerr << "(the context of " << model.context() << " tokens is full)\n";
