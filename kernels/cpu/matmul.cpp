@@ -87,8 +87,9 @@ Index piece(Index size, Index most) {
 }
 
 // oneDNN 2.6 reads a large b that is not transposed 256 bytes per row, from more pages than the TLB
-// holds, and runs at 50 to 70 % of the peak; in pieces of about 1,024 it reaches 75 to 85 % on a
-// Zen 5 (kernels/bench/README.md). The split depends on the sizes alone, never on the team.
+// holds (the likely cause), and runs at 50 to 70 % of the peak; in pieces of about 1,024 it reaches
+// 75 to 85 % on a Zen 5 (kernels/bench/README.md). The split depends on the sizes alone, never on
+// the team.
 Pieces pieces_of(Index M, Index N, Index K, Transpose transpose_b) {
   if (transpose_b == Transpose::Yes || M < 32) return {M, N, K};
   return {M * N < Index{1} << 21 ? M : piece(M, 2048), piece(N, 1024),
