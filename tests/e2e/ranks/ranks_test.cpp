@@ -94,6 +94,16 @@ TEST_CASE("ranks: a rank that fails ends the job with its cause first") {
   CHECK(missing.exit_code == 1);
   CHECK_THAT(missing.err, Catch::StartsWith("rank 0: there is no tokenizer at ../data/tokenizer"));
   CHECK(missing.err.find("MPI_Init") == missing.err.npos);
+
+  // A bad token comes to the ranks that read it, in the middle of a step.
+  spit(project / "high.bin", shard_bytes(std::vector<int>(200, 300)));
+  for (const std::string& launcher : {std::string(), mpiexec(4)}) {
+    const CommandResult bad = project.train("bad", "--set data.train=../high.bin", launcher);
+    INFO(launcher << bad.out << bad.err);
+    CHECK(bad.exit_code == 1);
+    CHECK_THAT(bad.err, Contains("../high.bin: token id 300 at byte"));
+    CHECK(bad.err.find("token id 300") < bad.err.find("another worker failed"));
+  }
 }
 
 }  // namespace chimera::test
