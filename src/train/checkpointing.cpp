@@ -172,7 +172,11 @@ bool save_checkpoint(Worker& worker, const Config& config, const RunIdentity& id
       writer.retire(config.checkpoint.keep);
     });
   }
-  if (!fine && lead) writer.abandon();
+  // Nobody goes on before it is removed: the failure may end the job.
+  if (!fine)
+    together(comm, what, [&] {
+      if (lead) writer.abandon();
+    });
   return fine;
 }
 

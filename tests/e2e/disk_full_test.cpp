@@ -31,7 +31,7 @@ TEST_CASE("disk: writes that fail leave the checkpoint before them, and the run 
                                       without_launcher() + "trap '' XFSZ\n(ulimit -f 16; " + train +
                                       "); echo \"exit code $?\"\nls checkpoints");
   check_refusal(r, "File too large");
-  CHECK(project.checkpoint_files("run").empty());
+  for (const auto& [name, content] : project.checkpoint_files("run")) CHECK(name == "");
   REQUIRE(project.train("run").exit_code == 0);
   CHECK(project.checkpoint_files("run") == project.checkpoint_files("whole"));
   CHECK(curve(project, "run") == curve(project, "whole"));
