@@ -65,7 +65,7 @@ TEST_CASE("bad usage of schedule exits with 2 and names the nearest choice") {
   refused("verify --all -D 1000", "choose D from 1 to 64");
   refused("verify --all --file x.json", "not both");
   refused("show -D four", "four");
-  refused("draw", "subcommand is required");
+  refused("draw", "not understood: draw");
 }
 
 TEST_CASE("schedule verify refuses files that are not schedules") {
