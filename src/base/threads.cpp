@@ -46,7 +46,12 @@ void ensure_passive_waiting(char** argv) {
   setenv("OMP_WAIT_POLICY", "passive", 1);
   // A moment of spinning (microseconds) before a thread sleeps: regions follow each other closely.
   setenv("GOMP_SPINCOUNT", "30000", 0);
-  execv("/proc/self/exe", argv);  // returns only where /proc is missing: then waiting stays active
+  // By its path, not by /proc/self/exe: that would be the process's name in ps and pkill.
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (length <= 0) return;  // /proc is missing: waiting stays active
+  path[length] = '\0';
+  execv(path, argv);
 }
 
 }  // namespace chimera
