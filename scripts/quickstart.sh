@@ -137,7 +137,7 @@ Token shards  $run/data
 Try next:
   $build/chimera generate --checkpoint $run/checkpoints --prompt 'And the king said' --temperature 0.7
   $build/chimera schedule show --schedule chimera -D 4 -N 8
-  $build/chimera train configs/quickstart.json ${settings[*]@Q} --set parallel.schedule=1f1b \\
+  $build/chimera train configs/quickstart.json $(printf '%q ' "${settings[@]}")--set parallel.schedule=1f1b \\
     --set checkpoint.directory=$run-1f1b/checkpoints --set log.directory=$run-1f1b
 EOF
 }
