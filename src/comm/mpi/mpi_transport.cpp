@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kEndTag = Communicator::kTags;  // the barrier before MPI_Finalize
 constexpr double kAbortSeconds = 5;           // MPI_Abort may return or hang; then the process ends
+constexpr std::chrono::milliseconds kMessageHeadStart{200};
 
 void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -291,6 +292,8 @@ void finalise(double deadline_seconds) {
   std::fflush(stdout);
   std::fprintf(stderr, "rank %d: %s\n", rank, message.c_str());
   std::fflush(stderr);
+  // The launcher reads the message from a pipe, and MPI_Abort may make it stop reading at once.
+  std::this_thread::sleep_for(kMessageHeadStart);
   const int code = static_cast<int>(exit_code);
   const Watchdog watchdog(kAbortSeconds, "", code);
   MPI_Abort(MPI_COMM_WORLD, code);
