@@ -23,7 +23,8 @@ namespace {
 
 // Opens a regular file for reading and returns descriptor and size.
 std::pair<int, Index> open_regular(const Path& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK the opening of a FIFO waits for a writer, for ever.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail_on("open", path);
   struct stat info;
   if (fstat(fd, &info) != 0) {

@@ -1,6 +1,11 @@
 #include "chimera/cli/app.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <new>
@@ -13,6 +18,7 @@
 #include "chimera/cli/schedule_command.h"
 #include "chimera/cli/tokenizer_command.h"
 #include "chimera/cli/train_command.h"
+#include "chimera/comm/communicator.h"
 #include "chimera/train/build_identity.h"
 
 namespace chimera::cli {
@@ -23,6 +29,27 @@ bool speaks_for_job() {
   for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return std::string(rank) == "0";
   return true;
+}
+
+// A file opened while one of the three is closed would get its number, and the program's text.
+void open_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(descriptor, F_GETFD) < 0) (void)!open("/dev/null", O_RDWR);
+}
+
+bool output_arrived() {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return true;
+  log_error(
+      "standard output could not be written to its end; is the disk full, or its reader gone?");
+  return false;
+}
+
+// These commands run in one process; a launcher would run the same several times.
+void refuse_launcher(const CLI::App& app) {
+  if (launched_processes() > 1 && app.get_subcommands().front()->get_name() != "train")
+    FailUsage("the launcher started ", launched_processes(),
+              " processes; only `chimera train` runs on several: start this command without it");
 }
 
 int run_command(CLI::App& app, int argc, char** argv, int& exit_code) {
@@ -54,11 +81,15 @@ int run_command(CLI::App& app, int argc, char** argv, int& exit_code) {
 }  // namespace
 
 int run(int argc, char** argv) {
+  open_standard_descriptors();
+  // A limit on file sizes then is an error of write, reported as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   int exit_code = 0;
   CLI::App app("Chimera trains GPT-2 style transformers under bidirectional pipeline schedules.",
                "chimera");
   app.set_version_flag("--version", "chimera " + train::build_version());
   app.require_subcommand(1);
+  app.parse_complete_callback([&app] { refuse_launcher(app); });
   app.footer(
       "Example:\n  chimera train configs/quickstart.json\nEvery command explains itself: chimera "
       "train --help\n"
@@ -74,7 +105,8 @@ int run(int argc, char** argv) {
   add_checkpoint_command(app);
   add_bench_command(app);
   add_info_command(app);
-  return run_command(app, argc, argv, exit_code);
+  const int code = run_command(app, argc, argv, exit_code);
+  return code == 0 && !output_arrived() ? static_cast<int>(ExitCode::Error) : code;
 }
 
 }  // namespace chimera::cli

@@ -193,8 +193,9 @@ void print_origin(const data::DatasetManifest& m, const Path& folder) {
 void info(const InfoArguments& a) {
   Index files = 0, tokens = 0, samples = 0;
   std::map<Path, data::DatasetManifest> manifests;  // by folder
-  for (const std::string& pattern : a.patterns)
-    for (const Path& path : expand_pattern(pattern)) {
+  for (const std::string& given : a.patterns)
+    for (const Path& path :
+         expand_pattern(std::filesystem::is_directory(given) ? given + "/*.bin" : given)) {
       const data::Shard shard(path);
       const std::optional<std::uint32_t> largest = shard.largest_id();
       const std::optional<data::DatasetManifest> manifest = data::manifest_of(path);

@@ -20,7 +20,7 @@ constexpr std::size_t kInputBytes = std::size_t{1} << 18;
 class PlainSource final : public ByteSource {
  public:
   explicit PlainSource(const Path& path) : path_(path) {
-    fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not wait
     ENSURE(fd_ >= 0, "cannot open ", path.string(), ": ", strerror(errno));
     struct stat info;
     const bool regular = fstat(fd_, &info) == 0 && S_ISREG(info.st_mode);

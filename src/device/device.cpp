@@ -32,8 +32,19 @@ class HostDevice final : public Device {
   static constexpr Index kAlignment = 64;
 };
 
+class PlanningDevice final : public Device {
+ public:
+  std::string name() const override { return "planning"; }
+  void* allocate(Index) override { return nullptr; }
+  void release(void*) noexcept override {}
+  void zero(void*, Index) override {}
+  void copy_in(void*, const void*, Index) override { Fail("the planning device has no memory"); }
+  void copy_out(void*, const void*, Index) override { Fail("the planning device has no memory"); }
+};
+
 }  // namespace
 
+std::unique_ptr<Device> make_planning_device() { return std::make_unique<PlanningDevice>(); }
 std::unique_ptr<Device> make_host_device() { return std::make_unique<HostDevice>(); }
 
 Buffer::Buffer(Device& device, Index bytes)

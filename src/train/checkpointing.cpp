@@ -95,7 +95,30 @@ void check_same_model(const model::ModelConfig& stored, const model::ModelConfig
   same("tied_embeddings", stored.tied_embeddings, now.tied_embeddings);
 }
 
-void warn_of_differences(const checkpoint::Manifest& stored, const RunIdentity& now) {
+void warn_of_differences(const checkpoint::Manifest& stored, const Config& config,
+                         const RunIdentity& now) {
+  // What decides which samples and masks come next.
+  const Json before_run = parse_json(stored.config, "the checkpoint's configuration");
+  const Json this_run = config_to_json(config);
+  std::string changed;
+  for (const auto& [section, key] : {std::pair{"data", "seed"},
+                                     {"data", "sequence_length"},
+                                     {"train", "seed"},
+                                     {"train", "freeze_below"}}) {
+    if (!before_run.contains(section) || !before_run[section].contains(key)) continue;
+    const Json &a = before_run[section][key], &b = this_run[section][key];
+    if (a != b) changed += concat(" ", section, ".", key, " ", a.dump(), " -> ", b.dump(), ";");
+  }
+  if (before_run.contains("parallel")) {
+    const Json& p = before_run["parallel"];
+    const Index batch = p.value("micro_batch_size", Index{0}) * p.value("micro_batches", Index{0}) *
+                        p.value("width", Index{0});
+    if (batch != config.batch())
+      changed += concat(" the batch ", batch, " -> ", config.batch(), ";");
+  }
+  if (!changed.empty())
+    log_warning("changed since the checkpoint:", changed,
+                " from here on this is another training than the uninterrupted one");
   std::string differences;
   for (const auto& [key, value] : now.environment) {
     const auto found = stored.environment.find(key);
@@ -104,9 +127,8 @@ void warn_of_differences(const checkpoint::Manifest& stored, const RunIdentity& 
       differences += concat(differences.empty() ? "" : "; ", key, " ", before, " -> ", value);
   }
   if (!differences.empty())
-    log_warning(
-        "resumed under another environment: the same samples and losses to rounding, not bitwise (",
-        differences, ")");
+    log_warning("resumed under another environment: losses agree to rounding, not bitwise (",
+                differences, ")");
   if (stored.data_fingerprint != now.data_fingerprint)
     log_warning(
         "the training data are not those of the checkpoint: from here on other samples are seen");
@@ -124,7 +146,11 @@ std::string choose(const Config& config, const std::string& resume) {
   checkpoint::Newest newest = checkpoint::newest_valid(config.checkpoint.directory);
   for (const std::string& message : newest.passed_over)
     log_warning("passed over a damaged checkpoint: ", message);
-  return newest.checkpoint ? newest.checkpoint->path().string() : "";
+  if (newest.checkpoint) return newest.checkpoint->path().string();
+  ENSURE(newest.passed_over.empty(), "all checkpoints in ", config.checkpoint.directory,
+         " are damaged (named above); nothing was changed: repair one, or name another "
+         "checkpoint.directory to start anew (train.init_from can take weights that are whole)");
+  return "";
 }
 
 }  // namespace
@@ -198,7 +224,7 @@ Resumed load_or_initialize(Worker& worker, const Config& config, const RunIdenti
     source.read("adam.m." + e.parameter.name, e.m);
     source.read("adam.v." + e.parameter.name, e.v);
   });
-  if (comm.rank() == 0) warn_of_differences(manifest, identity);
+  if (comm.rank() == 0) warn_of_differences(manifest, config, identity);
   return {manifest.step, manifest.consumed_samples, from};
 }
 

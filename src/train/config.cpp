@@ -141,8 +141,9 @@ void report_unknown(const std::vector<Field>& fields, const std::string& path, c
                     Errors& errors) {
   std::vector<std::string> known;
   for (const Field& f : fields) known.push_back(f.path);
-  errors.push_back(concat("unknown key ", path, " (value ", value.dump().substr(0, 80),
-                          "); the nearest known key is ", nearest(path, known)));
+  errors.push_back(concat("unknown key ", path.substr(0, 80), " (value ",
+                          value.dump().substr(0, 80), "); the nearest known key is ",
+                          nearest(path, known)));
 }
 
 void apply(const std::vector<Field>& fields, const Json& root, Errors& errors,

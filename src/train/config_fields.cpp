@@ -73,7 +73,7 @@ void parallel_fields(Table& t, Config& c) {
     schedules.push_back(known.name);
   t.section("parallel");
   t.text("schedule", p.schedule, "pipeline schedule", schedules);
-  t.count("depth", p.depth, 1, 4096, "D: pipeline stages");
+  t.count("depth", p.depth, 1, 1024, "D: pipeline stages");
   t.count("width", p.width, 1, 65536, "W: replicas of the pipeline group; workers = D * W");
   t.count("pipeline_pairs", p.pipeline_pairs, 1, 2048,
           "f: pipelines down and as many up (chimera)");

@@ -1,5 +1,7 @@
 #include "chimera/train/metrics.h"
 
+#include "chimera/base/log.h"
+
 #include <unistd.h>
 
 #include <cmath>
@@ -69,6 +71,22 @@ Index resident_bytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
+namespace {
+
+// A run that starts at step 0 writes a new file; an older run's stays under another name.
+void keep_aside(const Path& path) {
+  if (!std::filesystem::exists(path) || std::filesystem::file_size(path) == 0) return;
+  for (int n = 1;; ++n) {
+    const Path aside = path.parent_path() / concat("metrics.", n, ".jsonl");
+    if (std::filesystem::exists(aside)) continue;
+    rename_path(path, aside);
+    log_info("the metrics of an earlier run are kept as ", aside.string());
+    return;
+  }
+}
+
+}  // namespace
+
 Metrics::Metrics(const Config& config, Index start, double peak_flops)
     : config_(config),
       terminal_(isatty(STDOUT_FILENO) == 1),
@@ -76,6 +94,7 @@ Metrics::Metrics(const Config& config, Index start, double peak_flops)
       peak_flops_(peak_flops) {
   if (config.log.directory.empty()) return;
   const Path path = Path(config.log.directory) / "metrics.jsonl";
+  if (start == 0) keep_aside(path);
   if (std::filesystem::exists(path)) {
     const Kept kept = lines_up_to(path, start);
     write_file_atomically(path, kept.lines);

@@ -85,7 +85,8 @@ class Run {
         options_(options),
         inputs_(inputs),
         lead_(comm.rank() == 0),
-        worker_(config, programs, comm, stop_signal_received) {
+        worker_(config, programs, comm, stop_signal_received, make_cpu_ops(),
+                options.check ? make_planning_device() : make_host_device()) {
     if (lead_) print_plan(config, programs, inputs.data_summary, worker_);
   }
 

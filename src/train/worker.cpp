@@ -65,12 +65,13 @@ Programs build_programs(const Config& config) {
 }
 
 Worker::Worker(const Config& config, const Programs& programs, Communicator& comm,
-               std::function<bool()> stop_requested, std::unique_ptr<Ops> ops)
+               std::function<bool()> stop_requested, std::unique_ptr<Ops> ops,
+               std::unique_ptr<Device> device)
     : config_(config),
       programs_(programs),
       comm_(comm),
       stop_requested_(std::move(stop_requested)),
-      device_(make_host_device()),
+      device_(std::move(device)),
       ops_(std::move(ops)),
       replica_(comm.rank() / programs.train.depth),
       worker_(comm.rank() % programs.train.depth),

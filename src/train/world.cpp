@@ -11,6 +11,8 @@
 namespace chimera::train {
 namespace {
 
+constexpr Index kMostThreads = 1024;
+
 std::atomic<bool> stop_signal{false};  // the one thing that a signal handler may touch
 
 Index environment_number(const char* name) {
@@ -41,6 +43,9 @@ std::string choose_transport(const Config& config) {
     if (started == 1 && needed > 1 && wanted == "auto")
       FailUsage("the launcher started 1 process, but ", layout, " needs ", needed, "; start ",
                 needed, " (mpirun -n ", needed, "), or run without the launcher to use threads");
+    if (needed > kMostThreads)
+      FailUsage(layout, " needs ", needed, " workers; as threads of one process at most ",
+                kMostThreads, " are supported: start them with mpirun or srun");
     return "local";
   }
   if (wanted == "auto" && started <= 1) return "local";
@@ -73,10 +78,17 @@ void run_workers(const Config& config, const std::function<void(Communicator&)>&
 
 void catch_stop_signals() {
   stop_signal.store(false);
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
   struct sigaction action = {};
   action.sa_handler = [](int) { stop_signal.store(true); };
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
+  struct sigaction before = {};
+  sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // nohup ignores it
+  sigaction(SIGPIPE, &ignore,
+            nullptr);  // a reader of the step lines that ends does not end the run
 }
 
 bool stop_signal_received() { return stop_signal.load(); }

@@ -22,6 +22,8 @@ class Device {
 };
 
 std::unique_ptr<Device> make_host_device();
+// Gives no memory: for laying out what a run would need. Nothing may be computed on it.
+std::unique_ptr<Device> make_planning_device();
 
 // Sole owner of one block of device memory.
 class Buffer {

@@ -61,7 +61,8 @@ class Worker {
  public:
   // `stop_requested` is polled once per step. Everything is allocated here.
   Worker(const Config& config, const Programs& programs, Communicator& comm,
-         std::function<bool()> stop_requested, std::unique_ptr<Ops> ops = make_cpu_ops());
+         std::function<bool()> stop_requested, std::unique_ptr<Ops> ops = make_cpu_ops(),
+         std::unique_ptr<Device> device = make_host_device());
 
   // One optimizer step. `step` counts from 0. Throws when loss or gradients are not finite, before
   // any update.

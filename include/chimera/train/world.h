@@ -20,7 +20,8 @@ int threads_per_worker(const Config& config, const std::string& transport);
 // Runs `body` once per worker. A failing worker takes the others down, with its message first.
 void run_workers(const Config& config, const std::function<void(Communicator&)>& body);
 
-// SIGINT, SIGTERM and SIGUSR1 ask for a checkpoint and an end instead of killing the process.
+// SIGINT, SIGTERM, SIGUSR1 and SIGHUP (unless ignored, as by nohup) ask for a checkpoint and an end
+// instead of killing the process. SIGPIPE is ignored.
 // Forgets those that came before.
 void catch_stop_signals();
 bool stop_signal_received();
