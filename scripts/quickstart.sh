@@ -48,7 +48,7 @@ jargon() {
 # A run belongs to its texts: with others, what is "already there" would be wrong.
 check_inputs() {
   local inputs
-  inputs=$(printf '%s\n' "short=${QUICKSTART_SHORT:-}" "$@")
+  inputs=$(echo "short=${QUICKSTART_SHORT:-}"; [ $# -eq 0 ] || cksum "$@")
   mkdir -p "$run"
   if [ -f "$run/inputs" ] && [ "$inputs" != "$(cat "$run/inputs")" ]; then
     echo "$run was made from other texts; set QUICKSTART_DIR to another folder, or remove it" >&2

@@ -93,6 +93,9 @@ void check_same_model(const model::ModelConfig& stored, const model::ModelConfig
   same("n_positions", stored.n_positions, now.n_positions);
   same("vocab_size", stored.vocab_size, now.vocab_size);
   same("tied_embeddings", stored.tied_embeddings, now.tied_embeddings);
+  ENSURE(stored.position_encoding == now.position_encoding, "the checkpoint ", where,
+         " has model.position_encoding ", stored.position_encoding, ", the configuration ",
+         now.position_encoding, "; use the checkpoint's value");
 }
 
 void warn_of_differences(const checkpoint::Manifest& stored, const Config& config,

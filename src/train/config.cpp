@@ -70,10 +70,12 @@ struct Setter {
     *target = value.get<bool>();
   }
   void operator()(std::string* target) const {
-    if (value.is_null()) return void(target->clear());
+    const bool optional = field.choices.empty() || field.path == "model.preset";
+    if (value.is_null() && optional) return void(target->clear());
     if (!value.is_string()) return wrong("text in double quotes");
     const auto text = value.get<std::string>();
-    if (!field.choices.empty() && !text.empty() && std::ranges::count(field.choices, text) == 0)
+    if (!(text.empty() && optional) && !field.choices.empty() &&
+        std::ranges::count(field.choices, text) == 0)
       return wrong(field.choices.size() == 1
                        ? concat(field.choices.front(), " in this version")
                        : concat("one of ", joined(field.choices),
@@ -197,14 +199,13 @@ void override_key(Json& root, const std::string& text, Errors& errors) {
   root[section][key] = parsed;
 }
 
-void apply_preset(Config& config, const Json& root, Errors& errors) {
+void apply_preset(Config& config, const Json& root) {
   const auto model = root.find("model");
   if (model == root.end() || !model->is_object() || !model->contains("preset") ||
       !(*model)["preset"].is_string())
     return;
   const model::Preset* preset = model::find_preset((*model)["preset"].get<std::string>());
   if (preset == nullptr) return;  // reported with the field's choices
-  (void)errors;
   config.model.n_layer = preset->n_layer;
   config.model.n_head = preset->n_head;
   config.model.n_embd = preset->n_embd;
@@ -244,7 +245,7 @@ Config parse_config(const std::string& text, const std::string& name,
   if (root.is_object())
     for (const std::string& text_override : overrides) override_key(root, text_override, errors);
   Config config;
-  if (root.is_object()) apply_preset(config, root, errors);
+  if (root.is_object()) apply_preset(config, root);
   std::vector<std::string> failed;
   apply(config_fields(config), root, errors, failed);
   for (const std::string& problem : check_config(config))

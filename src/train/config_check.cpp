@@ -67,6 +67,10 @@ void check_parallel(const Config& c, Problems& problems) {
     problems.unless(D <= c.model.n_layer, "parallel.depth is ", D, ", more stages than the ",
                     c.model.n_layer, " layers of the model; use at most ", c.model.n_layer);
   } else {
+    for (const Index layers : p.stage_layers)
+      if (layers > c.model.n_layer)
+        return problems.unless(false, "parallel.stage_layers has a stage of ", layers,
+                               " layers; the model has ", c.model.n_layer);
     const Index sum = std::accumulate(p.stage_layers.begin(), p.stage_layers.end(), Index{0});
     problems.unless(static_cast<Index>(p.stage_layers.size()) == D, "parallel.stage_layers has ",
                     p.stage_layers.size(), " entries; parallel.depth is ", D);

@@ -75,8 +75,7 @@ void parallel_fields(Table& t, Config& c) {
   t.text("schedule", p.schedule, "pipeline schedule", schedules);
   t.count("depth", p.depth, 1, 1024, "D: pipeline stages");
   t.count("width", p.width, 1, 65536, "W: replicas of the pipeline group; workers = D * W");
-  t.count("pipeline_pairs", p.pipeline_pairs, 1, 2048,
-          "f: pipelines down and as many up (chimera)");
+  t.count("pipeline_pairs", p.pipeline_pairs, 1, 24, "f: pipelines down and as many up (chimera)");
   t.text("scaling", p.scaling, "N > D: how units are joined (chimera)", {"direct"});
   t.count("micro_batches", p.micro_batches, 1, 1 << 20, "N: per pipeline group and step");
   t.count("micro_batch_size", p.micro_batch_size, 1, 1 << 20, "B: sequences per micro-batch");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "chimera/checkpoint/checkpoint.h"
 #include "chimera/data/manifest.h"
@@ -22,14 +23,22 @@ Json stored_value(const checkpoint::Checkpoint& source, const char* section, con
   return config[section][key];
 }
 
+// Of all the splits that the shards belong to; 0 when some shard is listed in no dataset.json.
 double bytes_per_token(const data::Dataset& dataset) {
-  const Path path = dataset.shards().front().path();
-  const auto manifest = data::manifest_of(path);
-  if (!manifest) return 0;
-  const bool validation = path.filename().string().starts_with("val");
-  const data::SplitInfo& split = validation ? manifest->validation : manifest->train;
-  return split.tokens > 0 ? static_cast<double>(split.bytes) / static_cast<double>(split.tokens)
-                          : 0;
+  std::set<std::pair<Path, bool>> counted;  // folder, validation
+  Index bytes = 0, tokens = 0;
+  for (const data::Shard& shard : dataset.shards()) {
+    const auto manifest = data::manifest_of(shard.path());
+    if (!manifest) return 0;
+    const std::string name = shard.path().filename().string();
+    const bool validation =
+        std::ranges::count(manifest->validation.shards, name, &data::ShardInfo::name) > 0;
+    if (!counted.insert({shard.path().parent_path(), validation}).second) continue;
+    const data::SplitInfo& split = validation ? manifest->validation : manifest->train;
+    bytes += split.bytes;
+    tokens += split.tokens;
+  }
+  return tokens > 0 ? static_cast<double>(bytes) / static_cast<double>(tokens) : 0;
 }
 
 }  // namespace
@@ -56,7 +65,7 @@ EvaluationReport evaluate_checkpoint(const std::string& checkpoint,
   report.sequence_length = T;
   report.tokens = report.samples * T;
   report.tokens_in_data = data.dataset().tokens();
-  report.bytes_per_token = bytes_per_token(data.dataset());
+  if (report.samples == available) report.bytes_per_token = bytes_per_token(data.dataset());
   config.parallel.micro_batch_size = std::clamp<Index>(kTokensPerBatch / T, 1, report.samples);
   config.parallel.transport = "local";
 

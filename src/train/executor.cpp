@@ -67,7 +67,8 @@ void Worker::execute(const Instr& in, Execution& run) {
     case Op::SendStart: return start_of(true);
     case Op::SendWait: return wait_for(true);
     case Op::RecvStart:
-      slot_first_micro_[static_cast<std::size_t>(in.slot)] = in.micro;
+      if (in.message == Message::Activation)
+        slot_first_micro_[static_cast<std::size_t>(in.slot)] = in.micro;
       return start_of(false);
     case Op::RecvWait: return wait_for(false);
     case Op::AllReduceStart: {
@@ -213,15 +214,32 @@ void Worker::reject_non_finite(const Execution& run, const std::vector<double>& 
     if (std::isfinite(values[i])) continue;
     const Index position = static_cast<Index>(i - tensors),
                 per_replica = config_.batch() / config_.parallel.width;
+    const Index micro = position % per_replica / config_.parallel.micro_batch_size;
+    const int last = programs_.train.stages() - 1;
     Fail("step ", run.step + 1, ": the loss is not finite (", values[i], ") first in micro-batch ",
-         position % per_replica / config_.parallel.micro_batch_size, " of replica ",
-         position / per_replica, ", global sample ", run.first_sample + position, way_out);
+         micro, " of replica ", position / per_replica, ", at stage ", last, " on worker ",
+         position / per_replica * programs_.train.depth + host_of_forward(last, micro),
+         ", global sample ", run.first_sample + position, way_out);
   }
   for (std::size_t i = 0; i < tensors; ++i)
     if (!std::isfinite(values[i]))
-      Fail("step ", run.step + 1, ": the gradient of ", parameter_names_[i], " is not finite",
-           way_out);
+      Fail("step ", run.step + 1, ": the gradient of ", parameter_names_[i], ", stage ",
+           parameter_stages_[i], " (first held by worker ",
+           programs_.train.groups[static_cast<std::size_t>(parameter_stages_[i])]
+               .holders.front()
+               .worker,
+           "), is not finite", way_out);
   Fail("step ", run.step + 1, ": the gradient norm overflows", way_out);
+}
+
+// The worker (within a replica) that runs the forward of a micro-batch at a stage.
+int Worker::host_of_forward(int stage, Index micro) const {
+  for (std::size_t w = 0; w < programs_.train.programs.size(); ++w)
+    for (const Instr& in : programs_.train.programs[w].body)
+      if (in.op == Op::Forward && in.stage == stage && in.micro <= micro &&
+          micro < in.micro + in.count)
+        return static_cast<int>(w);
+  Fail("no worker runs micro-batch ", micro, " at stage ", stage);
 }
 
 void Worker::update(HeldStage& held, const Execution& run) {

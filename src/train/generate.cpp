@@ -18,6 +18,9 @@ void check_sampling(const SamplingOptions& o) {
 
 std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options,
                           Index position) {
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    ENSURE(std::isfinite(logits[i]), "the model's logit of token ", i, " is ", logits[i],
+           "; its weights are damaged or its training diverged");
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
   const auto likelier = [&](std::int32_t a, std::int32_t b) {
@@ -63,11 +66,13 @@ EndReason generate(model::Decoder& decoder, const Tokenizer& tokenizer, std::str
   ENSURE(static_cast<Index>(ids.size()) < decoder.capacity(), "the prompt has ", ids.size(),
          " tokens; the context holds ", decoder.capacity(),
          ", and at least one is generated: shorten the prompt");
+  // A model may have more ids than its tokenizer, to round up its size: those are never drawn.
+  const Index known = std::min(tokenizer.vocabulary_size(), decoder.vocabulary_size());
   decoder.reset();
   Tensor logits = decoder.append(ids);
   for (Index i = 0; i < tokens; ++i) {
-    const std::int32_t id = sample_token({logits.f32(), static_cast<std::size_t>(logits.size())},
-                                         options, decoder.position());
+    const std::int32_t id =
+        sample_token({logits.f32(), static_cast<std::size_t>(known)}, options, decoder.position());
     if (end.has_value() && id == *end) return EndReason::EndOfText;
     sink(tokenizer.decode(std::span(&id, 1)));
     if (i + 1 == tokens) break;

@@ -87,10 +87,11 @@ void keep_aside(const Path& path) {
 
 }  // namespace
 
-Metrics::Metrics(const Config& config, Index start, double peak_flops)
+Metrics::Metrics(const Config& config, Index start, Index consumed_samples, double peak_flops)
     : config_(config),
       terminal_(isatty(STDOUT_FILENO) == 1),
       start_(start),
+      consumed_samples_(consumed_samples),
       peak_flops_(peak_flops) {
   if (config.log.directory.empty()) return;
   const Path path = Path(config.log.directory) / "metrics.jsonl";
@@ -124,11 +125,12 @@ std::string Metrics::line(Index step, const StepResult& r) const {
                 human_count(tokens_per_second()).c_str()) +
          mfu +
          format(" | mem %s | data %.1f%% | ETA %s", human_bytes(resident_bytes()).c_str(),
-                100 * r.data_seconds / seconds, human_seconds(left).c_str());
+                100 * window_data_seconds_ / window_seconds_, human_seconds(left).c_str());
 }
 
 void Metrics::step(Index step, const StepResult& r, double seconds) {
   window_seconds_ += seconds;
+  window_data_seconds_ += r.data_seconds;
   total_seconds_ += seconds;
   ++window_steps_;
   ++total_steps_;
@@ -153,10 +155,11 @@ void Metrics::step(Index step, const StepResult& r, double seconds) {
               {"learning_rate", r.learning_rate},
               {"step_seconds", window_seconds_ / static_cast<double>(window_steps_)},
               {"tokens_per_second", tokens_per_second()},
-              {"data_seconds", r.data_seconds},
-              {"tokens", step * config_.batch() * config_.sequence_length()}}
+              {"data_seconds", window_data_seconds_ / static_cast<double>(window_steps_)},
+              {"tokens",
+               (consumed_samples_ + (step - start_) * config_.batch()) * config_.sequence_length()}}
              .dump());
-  window_seconds_ = 0;
+  window_seconds_ = window_data_seconds_ = 0;
   window_steps_ = 0;
 }
 
@@ -184,7 +187,13 @@ void Metrics::finish_live_line() {
 }
 
 void Metrics::append(const std::string& json_line) {
-  if (file_) file_->write(json_line + "\n");
+  if (!file_) return;
+  try {
+    file_->write(json_line + "\n");
+  } catch (const Error& e) {
+    log_warning(e.what(), "; training goes on without it");
+    file_.reset();
+  }
 }
 
 }  // namespace chimera::train

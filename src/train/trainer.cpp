@@ -1,5 +1,6 @@
 #include "chimera/train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,8 @@ namespace {
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
+
+constexpr int kStartChannel = 100;
 
 // The first step may touch cold files and make what is made once.
 constexpr double kFirstStepPatience = 10;
@@ -59,7 +62,7 @@ double peak_flops(const Config& config, const Communicator& comm) {
 }
 
 void print_plan(const Config& config, const Programs& programs, const std::string& data,
-                Worker& worker) {
+                Worker& worker, const std::vector<double>& totals) {
   std::cout << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
             << " parameters, " << config.model.n_layer << " layers, " << config.model.n_embd
             << " wide, vocabulary " << config.model.vocab_size << "; batch " << config.batch()
@@ -72,6 +75,15 @@ void print_plan(const Config& config, const Programs& programs, const std::strin
                 human_bytes(item.bytes).c_str());
   }
   std::printf("  %-41s %12s\n", "total", human_bytes(total).c_str());
+  if (totals.size() > 1) {
+    constexpr std::size_t kMostShown = 16;
+    std::printf("  total of each worker:");
+    for (std::size_t i = 0; i < std::min(totals.size(), kMostShown); ++i)
+      std::printf(" %s", human_bytes(static_cast<Index>(totals[i])).c_str());
+    const double most = *std::ranges::max_element(totals);
+    std::printf("%s; largest %s\n", totals.size() > kMostShown ? " ..." : "",
+                human_bytes(static_cast<Index>(most)).c_str());
+  }
   std::fflush(stdout);
 }
 
@@ -87,7 +99,11 @@ class Run {
         lead_(comm.rank() == 0),
         worker_(config, programs, comm, stop_signal_received, make_cpu_ops(),
                 options.check ? make_planning_device() : make_host_device()) {
-    if (lead_) print_plan(config, programs, inputs.data_summary, worker_);
+    std::vector<double> totals(static_cast<std::size_t>(comm.size()));
+    for (const MemoryItem& item : worker_.memory())
+      totals[static_cast<std::size_t>(comm.rank())] += static_cast<double>(item.bytes);
+    sum_over_ranks(comm, kStartChannel, totals, "the memory of all workers");
+    if (lead_) print_plan(config, programs, inputs.data_summary, worker_, totals);
   }
 
   ExitCode train() {
@@ -122,10 +138,12 @@ class Run {
     validation_ = inputs_.validation ? inputs_.validation() : nullptr;
     start_ = load_or_initialize(worker_, config_, inputs_.identity, options_.resume);
     worker_.set_sample_origin(start_.consumed_samples - start_.step * config_.batch());
+    const double peak = lead_ ? peak_flops(config_, worker_.comm()) : 0;
+    barrier(worker_.comm(), kStartChannel, "the measurement of the machine");  // it needs the cores
     if (!lead_) return;
     if (!start_.from.empty())
       std::cout << "resumed from " << start_.from << " after step " << start_.step << std::endl;
-    metrics_ = std::make_unique<Metrics>(config_, start_.step, peak_flops(config_, worker_.comm()));
+    metrics_ = std::make_unique<Metrics>(config_, start_.step, start_.consumed_samples, peak);
   }
 
   bool train_one(Index step) {

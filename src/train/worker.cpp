@@ -103,9 +103,12 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
       parameter_names_.resize(
           std::max(parameter_names_.size(), static_cast<std::size_t>(p.order) + 1));
       parameter_names_[static_cast<std::size_t>(p.order)] = p.name;
+      parameter_stages_.resize(parameter_names_.size());
+      parameter_stages_[static_cast<std::size_t>(p.order)] = s;
     }
   }
   parameter_names_[0] = "transformer.wte.weight";
+  parameter_stages_[0] = plan.tied ? plan.stages() : 0;
 
   const auto w = static_cast<std::size_t>(worker_);
   slot_count_ = std::max(plan.slots[w], programs.evaluation.slots[w]);

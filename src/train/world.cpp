@@ -42,7 +42,8 @@ std::string choose_transport(const Config& config) {
   if (wanted == "local" || (wanted == "auto" && started <= 1 && needed != 1)) {
     if (started == 1 && needed > 1 && wanted == "auto")
       FailUsage("the launcher started 1 process, but ", layout, " needs ", needed, "; start ",
-                needed, " (mpirun -n ", needed, "), or run without the launcher to use threads");
+                needed, " (mpirun -n ", needed,
+                "), or set parallel.transport to local to use threads");
     if (needed > kMostThreads)
       FailUsage(layout, " needs ", needed, " workers; as threads of one process at most ",
                 kMostThreads, " are supported: start them with mpirun or srun");

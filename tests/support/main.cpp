@@ -7,5 +7,6 @@
 int main(int argc, char** argv) {
   chimera::ensure_passive_waiting(argv);
   chimera::set_log_level(chimera::LogLevel::Warning);
-  return Catch::Session().run(argc, argv);
+  // Catch returns the number of failures; 77 of them would read as "skipped".
+  return Catch::Session().run(argc, argv) == 0 ? 0 : 1;
 }

@@ -20,6 +20,7 @@ class Decoder {
 
   Index position() const { return position_; }  // tokens seen
   Index capacity() const { return config_.n_positions; }
+  Index vocabulary_size() const { return config_.vocab_size; }
   void reset() { position_ = 0; }
   // Appends tokens (at least 1, within the capacity) and returns the logits (V) that follow the
   // last one; valid until the next call.

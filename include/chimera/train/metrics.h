@@ -20,7 +20,7 @@ class Metrics {
  public:
   // Appends to directory/metrics.jsonl, where lines of steps after `start` (of a run that was
   // killed) are dropped. `peak_flops`: of all cores in use, for the MFU; 0 where unknown.
-  Metrics(const Config& config, Index start, double peak_flops);
+  Metrics(const Config& config, Index start, Index consumed_samples, double peak_flops);
 
   // Of the step that ended now, `step` completed steps. Prints when due.
   void step(Index step, const StepResult& result, double seconds);
@@ -40,11 +40,12 @@ class Metrics {
   std::unique_ptr<OutputFile> file_;
   bool terminal_;
   bool live_ = false;
-  Index start_;
+  Index start_, consumed_samples_;  // completed steps and samples seen when this run began
   bool evaluated_ = false;
   double peak_flops_;
   double window_seconds_ = 0;  // since the last printed line
   Index window_steps_ = 0;
+  double window_data_seconds_ = 0;
   double total_seconds_ = 0;
   Index total_steps_ = 0;
 };

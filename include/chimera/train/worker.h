@@ -99,6 +99,7 @@ class Worker {
   void load_micro(const schedule::Instr& instr, Execution& run);
   void forward(const schedule::Instr& instr, Execution& run);
   void verdict(Execution& run);
+  int host_of_forward(int stage, Index micro) const;
   void update(HeldStage& stage, const Execution& run);
   void reject_non_finite(const Execution& run, const std::vector<double>& values) const;
   nn::Pass pass_for(const schedule::Instr& instr, const Execution& run);
@@ -128,6 +129,7 @@ class Worker {
       requests_;  // per slot: sending?, activation or gradient
   Index sample_origin_ = 0;
   std::vector<double> sample_losses_;         // of the step, by position in the batch
+  std::vector<int> parameter_stages_;         // by model order; D: the tied matrix
   std::vector<std::string> parameter_names_;  // by model order
   AbandonAtExit abandon_{comm_};              // last: requests end before the buffers they point to
 };
