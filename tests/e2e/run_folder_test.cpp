@@ -147,7 +147,11 @@ TEST_CASE("run: eval of a checkpoint gives the validation loss that training log
   char line[32];
   std::snprintf(line, sizeof line, "loss        %.4f", logged);
   CHECK_THAT(r.out, Contains(line) && Contains("(step 12)") && Contains("in 8 samples of 8") &&
-                        Contains("perplexity") && Contains("bits/byte"));
+                        Contains("perplexity") && !Contains("bits/byte"));
+  // Bytes per token are known of the whole data alone.
+  const CommandResult whole =
+      project.run("run", "eval --checkpoint checkpoints --data ../data/val-000000.bin");
+  CHECK_THAT(whole.out, Contains("bits/byte"));
 }
 
 }  // namespace chimera::test
