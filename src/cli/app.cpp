@@ -67,7 +67,8 @@ int run_command(CLI::App& app, int argc, char** argv, int& exit_code) {
     }
     return static_cast<int>(ExitCode::Usage);
   } catch (const Error& e) {
-    if (e.code() != ExitCode::Usage || speaks_for_job()) log_error(e.what());
+    const bool on_every_rank = dynamic_cast<const UsageError*>(&e) != nullptr;
+    if (!on_every_rank || speaks_for_job()) log_error(e.what());
     return static_cast<int>(e.code());
   } catch (const std::bad_alloc&) {
     log_error("out of memory; use a smaller model, micro-batch or depth per node");

@@ -259,7 +259,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& over
   try {
     text = read_file(path, kMaxConfigBytes);
   } catch (const Error& e) {
-    throw UsageError(e.what());
+    throw Error(e.what(), ExitCode::Usage);  // of this machine: not every rank need see it
   }
   return parse_config(text, path, overrides);
 }

@@ -163,8 +163,8 @@ TEST_CASE("text that is no configuration is refused with the place") {
   CHECK_THAT(message_of("{}"), Contains("model.n_layer is not set") &&
                                    Contains("train.steps is not set") &&
                                    Contains("data.train is not set"));
-  CHECK_THROWS_AS(load_config("/no/such/file.json", {}), UsageError);
-  CHECK_THROWS_AS(load_config("/", {}), UsageError);
+  CHECK_THROWS_AS(load_config("/no/such/file.json", {}), Error);
+  CHECK_THROWS_AS(load_config("/", {}), Error);
 }
 
 TEST_CASE("the explanation names every key once") {
