@@ -124,22 +124,4 @@ std::string shard_bytes(const std::vector<int>& tokens) {
   return out;
 }
 
-int in_child(const std::function<void()>& body) {
-  std::cout.flush();
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error("cannot fork");
-  if (child == 0) {
-    try {
-      body();
-      _exit(0);
-    } catch (const std::exception& e) {
-      std::cerr << "child: " << e.what() << std::endl;
-      _exit(99);
-    }
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 }  // namespace chimera::test

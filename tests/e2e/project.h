@@ -52,8 +52,4 @@ std::string without_launcher();
 // Bytes of a uint16 shard.
 std::string shard_bytes(const std::vector<int>& tokens);
 
-// Runs `body` in a child process and returns its exit code (128 + signal when killed); an exception
-// is printed and gives 99. Only from processes without threads.
-int in_child(const std::function<void()>& body);
-
 }  // namespace chimera::test

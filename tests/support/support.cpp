@@ -67,6 +67,24 @@ void spit(const fs::path& path, const std::string& content) {
   if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
 }
 
+int in_child(const std::function<void()>& body) {
+  std::cout.flush();
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("cannot fork");
+  if (child == 0) {
+    try {
+      body();
+      _exit(0);
+    } catch (const std::exception& e) {
+      std::cerr << "child: " << e.what() << std::endl;
+      _exit(99);
+    }
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 CommandResult run_command(const std::string& command, int timeout_seconds) {
   TemporaryFolder folder;
   const std::string out = (folder / "out").string(), err = (folder / "err").string();

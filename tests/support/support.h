@@ -2,6 +2,7 @@
 // What tests share: temporary folders, the reference values, the program under test.
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -37,6 +38,10 @@ struct CommandResult {
 };
 // Runs a shell command with a deadline; a command that outlives it is killed and the test fails.
 CommandResult run_command(const std::string& command, int timeout_seconds = 120);
+
+// Runs `body` in a child process and returns its exit code (128 + signal when killed); an exception
+// is printed and gives 99. Only from processes without threads.
+int in_child(const std::function<void()>& body);
 
 std::string slurp(const std::filesystem::path& path);
 void spit(const std::filesystem::path& path, const std::string& content);

@@ -114,24 +114,6 @@ std::string error_of(const std::function<void()>& body) {
   return "";
 }
 
-int in_child(const std::function<void()>& body) {
-  std::cout.flush();
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    try {
-      body();
-      _exit(0);
-    } catch (const std::exception& e) {
-      std::cerr << "child: " << e.what() << std::endl;
-      _exit(99);
-    }
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 std::vector<std::string> names_in(const Path& directory) {
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(directory))

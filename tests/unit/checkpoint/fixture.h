@@ -54,9 +54,6 @@ bool holds_numbers_of(const checkpoint::Checkpoint& checkpoint, Index step, Inde
 // The message of the Error that `body` throws; fails the test when it throws none.
 std::string error_of(const std::function<void()>& body);
 
-// Runs `body` in a child process; its exit code, or 128 + signal. An exception gives 99.
-int in_child(const std::function<void()>& body);
-
 std::vector<std::string> names_in(const Path& directory);
 
 }  // namespace chimera::test
