@@ -1,0 +1,77 @@
+#pragma once
+// The memory of one worker by owner and name: shape arithmetic over the layouts that layers
+// declare. Workers allocate from these numbers, and the planner predicts with them, so what is
+// predicted is what is used, to the byte.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "chimera/model/stage.h"
+#include "chimera/schedule/instr.h"
+
+namespace chimera::plan {
+
+struct MemoryItem {
+  std::string owner, name;  // "parameters", "slots", "workspace"
+  Index bytes = 0;
+};
+
+// What memory depends on beside the schedules.
+struct Shape {
+  model::ModelConfig model;
+  std::vector<Index> layers;       // of each of the vD stages
+  Index samples = 1, T = 0;        // B, tokens of a sample
+  std::string recompute = "none";  // none, selective, full
+};
+
+// The parts of one stage, or of the tied matrix, that do not depend on who holds it.
+struct StageBytes {
+  nn::ParameterLayout parameters;
+  Index edge_slot = 0, full_slot = 0, workspace = 0;  // of one slot of `span` micro-batches
+};
+// `split`: the backward is two instructions. `span`: micro-batches of one slot. Stage vD (where the
+// model is tied): the matrix, without slots.
+StageBytes stage_bytes(const Shape& shape, int stage, bool split, Index span);
+// The same for every stage of a schedule; the tied matrix last.
+std::vector<StageBytes> all_stage_bytes(const Shape& shape, const schedule::Schedule& train);
+
+// Shares of optimizer state and of a reduction (ZeRO 1): element borders of `members` shards of a
+// layout, members + 1 numbers ascending from 0 to layout bytes / 4. Cut where a block of
+// kShardBlock elements (counted from each tensor's first) begins, as close as such borders come to
+// equal parts.
+inline constexpr Index kShardBlock = 4096;
+std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index members);
+
+// What one worker keeps of one stage.
+struct HeldBytes {
+  int stage = 0;           // vD: the tied matrix
+  Index copy = 0;          // bytes of one copy of its parameters
+  Index versions = 1;      // copies of the weights
+  Index accumulators = 0;  // gradients: one per (pipe, use) on this worker
+  Index contributions = 1, members = 1, member = 0;  // of the reduction over all replicas
+  Index moments = 0;  // bytes of each of Adam's two, of the whole or of this worker's shard
+  Index scratch = 0;  // bytes that its reduction needs while under way
+};
+
+struct WorkerFootprint {
+  std::vector<HeldBytes> held;  // ascending stage
+  Index edge_slots = 0, edge_slot_bytes = 0;
+  Index full_slots = 0, full_slot_bytes = 0;
+  Index workspace = 0;
+  Index reductions = 0;  // scratch: one sum is under way at a time
+  Index weights() const, gradients() const, moments() const;
+  std::vector<MemoryItem> items() const;
+  Index bytes() const;  // of all items
+};
+
+// Of worker `worker` (0 … D-1) of replica `replica` (0 … W-1). `evaluation` may be null. Where
+// steps do not overlap, evaluation uses training's slots, and the larger count is taken; where they
+// overlap, training's stay in flight and evaluation has slots of its own.
+WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages,
+                                 const schedule::Schedule& train,
+                                 const schedule::Schedule* evaluation, int replica, int worker);
+
+// "3.2 GiB".
+std::string bytes_text(Index bytes);
+
+}  // namespace chimera::plan

@@ -1,0 +1,68 @@
+#include "chimera/plan/cluster.h"
+
+#include <nlohmann/json.hpp>
+
+#include "chimera/base/file.h"
+#include "fields.h"
+
+namespace chimera::plan {
+namespace {
+
+constexpr Index kMostBytes = Index{1} << 20;
+constexpr const char* kMadeBy = "see configs/clusters/README.md for its keys";
+
+// What no machine of today or of ten years is beyond.
+constexpr Range kFlops{1e8, 1e18, "operations per second"};
+constexpr Range kFraction{0.001, 1, "(a share of the peak)"};
+constexpr Range kMemory{1e6, 1e15, "bytes"};
+constexpr Range kBandwidth{1e5, 1e14, "bytes per second"};
+constexpr Range kLatency{0, 1, "seconds"};
+constexpr Range kDevices{1, 4096, "devices"};
+constexpr Range kNodes{1, 1e7, "nodes"};
+
+// {"value": v, "source": "..."}.
+Fields value_of(const Fields& field) {
+  field.only({"value", "source"});
+  field["source"].text();
+  return field["value"];
+}
+
+Link read_link(const Fields& field) {
+  field.only({"latency", "bandwidth"});
+  return {value_of(field["latency"]).number(kLatency),
+          value_of(field["bandwidth"]).number(kBandwidth)};
+}
+
+}  // namespace
+
+Cluster parse_cluster(const std::string& text, const std::string& name) {
+  const Json json = parse_json(text, name, JsonComments::Allow);
+  check_format(json, name, "chimera-cluster", 1, kMadeBy);
+  const Fields root(json, name, "");
+  root.only({"format", "version", "name", "device", "devices_per_node", "inter_node"},
+            {"intra_node", "nodes", "overlaps_messages"});
+  Cluster c;
+  c.name = root["name"].text(200);
+  const Fields device = root["device"];
+  device.only({"name", "peak_flops", "achieved_fraction", "memory_bytes", "memory_bandwidth"});
+  c.device = device["name"].text(200);
+  c.peak_flops = value_of(device["peak_flops"]).number(kFlops);
+  c.achieved_fraction = value_of(device["achieved_fraction"]).number(kFraction);
+  c.memory_bytes = value_of(device["memory_bytes"]).number(kMemory);
+  c.memory_bandwidth = value_of(device["memory_bandwidth"]).number(kBandwidth);
+  c.devices_per_node = value_of(root["devices_per_node"]).count(kDevices);
+  if (root.has("nodes")) c.nodes = value_of(root["nodes"]).count(kNodes);
+  c.inter_node = read_link(root["inter_node"]);
+  if (c.devices_per_node > 1)
+    ENSURE(root.has("intra_node"), name, ": intra_node is missing; a node has ", c.devices_per_node,
+           " devices");
+  c.intra_node = root.has("intra_node") ? read_link(root["intra_node"]) : c.inter_node;
+  if (root.has("overlaps_messages")) c.overlaps_messages = root["overlaps_messages"].flag();
+  return c;
+}
+
+Cluster read_cluster(const std::string& path) {
+  return parse_cluster(read_file(path, kMostBytes), path);
+}
+
+}  // namespace chimera::plan

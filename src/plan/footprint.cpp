@@ -1,0 +1,174 @@
+#include "chimera/plan/footprint.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <set>
+
+namespace chimera::plan {
+
+using schedule::Group;
+using schedule::Holder;
+using schedule::Schedule;
+
+StageBytes stage_bytes(const Shape& shape, int stage, bool split, Index span) {
+  StageBytes out;
+  if (stage == static_cast<int>(shape.layers.size())) {
+    out.parameters = model::tied_parameters(shape.model);
+    return out;
+  }
+  const model::Stage declared(shape.model, shape.layers, stage, checked_mul(shape.samples, span),
+                              shape.T, split);
+  out.parameters = declared.parameters();
+  out.full_slot = declared.slot_layout().bytes();
+  out.workspace = declared.workspace_layout().bytes();
+  return out;
+}
+
+std::vector<StageBytes> all_stage_bytes(const Shape& shape, const Schedule& train) {
+  const bool split = train.has(schedule::Op::BackwardWeight);
+  std::vector<StageBytes> out;
+  for (int s = 0; s < train.stages() + (train.tied ? 1 : 0); ++s)
+    out.push_back(stage_bytes(shape, s, split, train.span()));
+  return out;
+}
+
+std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index members) {
+  ENSURE(members >= 1, "shards for ", members, " members");
+  const Index total = parameters.layout.bytes() / size_of(DType::F32);
+  std::vector<Index> cuts{0};  // where a block begins, ascending
+  for (const nn::Parameter& p : parameters.parameters) {
+    const Index first = p.region.offset / size_of(DType::F32);
+    for (Index at = 0; at < p.region.size(); at += kShardBlock)
+      if (first + at > cuts.back()) cuts.push_back(first + at);
+  }
+  std::vector<Index> borders{0};
+  for (Index m = 1; m < members; ++m) {
+    // total * m / members without overflow, for any layout that fits in memory.
+    const Index ideal = total / members * m + total % members * m / members;
+    const auto above = std::ranges::lower_bound(cuts, ideal);
+    Index cut = above == cuts.end() ? total : *above;
+    if (above != cuts.begin() && ideal - *(above - 1) <= cut - ideal) cut = *(above - 1);
+    borders.push_back(std::max(cut, borders.back()));
+  }
+  borders.push_back(total);
+  return borders;
+}
+
+namespace {
+
+// Members of a reduction in ascending rank (replica * D + worker), each once.
+std::vector<int> member_ranks(const Group& group, const Schedule& s) {
+  std::set<int> workers;
+  for (const Holder& h : group.holders) workers.insert(h.worker);
+  std::vector<int> ranks;
+  for (int replica = 0; replica < s.width; ++replica)
+    for (const int w : workers) ranks.push_back(replica * s.depth + w);
+  return ranks;
+}
+
+// The largest number of elements that this member adds up: its chunk of a reduction.
+Index chunk_elements(const HeldBytes& held, const nn::ParameterLayout& parameters, bool sharded) {
+  if (sharded) {
+    const std::vector<Index> borders = shard_borders(parameters, held.members);
+    const auto m = static_cast<std::size_t>(held.member);
+    return borders[m + 1] - borders[m];
+  }
+  const Index elements = held.copy / size_of(DType::F32);
+  return elements / held.members + (held.member < elements % held.members ? 1 : 0);
+}
+
+HeldBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule& s, int replica,
+                     int worker, bool sharded) {
+  HeldBytes held;
+  held.stage = group.stage;
+  held.copy = stage.parameters.layout.bytes();
+  held.versions = s.versions.at(static_cast<std::size_t>(group.stage));
+  for (const Holder& h : group.holders) held.accumulators += h.worker == worker;
+  held.contributions = s.contributions(group);
+  const std::vector<int> ranks = member_ranks(group, s);
+  const auto me = std::ranges::find(ranks, replica * s.depth + worker);
+  held.members = std::ssize(ranks);
+  held.member = me - ranks.begin();
+  const Index chunk = chunk_elements(held, stage.parameters, sharded);
+  held.moments = sharded ? chunk * size_of(DType::F32) : held.copy;
+  if (held.contributions > 1)
+    held.scratch = checked_mul(chunk * size_of(DType::F32), held.contributions - held.accumulators);
+  return held;
+}
+
+Index pool(const std::vector<int>& train, const std::vector<int>* evaluation, std::size_t worker,
+           bool overlapping) {
+  const Index own = train.at(worker), other = evaluation ? evaluation->at(worker) : 0;
+  return overlapping ? own + other : std::max(own, other);
+}
+
+}  // namespace
+
+WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages, const Schedule& train,
+                                 const Schedule* evaluation, int replica, int worker) {
+  const bool sharded = train.has(schedule::Op::ReduceScatterStart);
+  WorkerFootprint out;
+  for (const Group& group : train.groups) {
+    if (std::ranges::none_of(group.holders, [&](const Holder& h) { return h.worker == worker; }))
+      continue;
+    const StageBytes& stage = stages.at(static_cast<std::size_t>(group.stage));
+    out.held.push_back(held_bytes(stage, group, train, replica, worker, sharded));
+    out.reductions = std::max(out.reductions, out.held.back().scratch);
+    out.edge_slot_bytes = std::max(out.edge_slot_bytes, stage.edge_slot);
+    out.full_slot_bytes = std::max(out.full_slot_bytes, stage.full_slot);
+    out.workspace = std::max(out.workspace, stage.workspace);
+  }
+  const auto w = static_cast<std::size_t>(worker);
+  const bool overlapping = train.lag() > 0;
+  out.edge_slots =
+      pool(train.edge_slots, evaluation ? &evaluation->edge_slots : nullptr, w, overlapping);
+  out.full_slots = pool(train.slots, evaluation ? &evaluation->slots : nullptr, w, overlapping);
+  return out;
+}
+
+Index WorkerFootprint::weights() const {
+  Index sum = 0;
+  for (const HeldBytes& h : held) sum += checked_mul(h.copy, h.versions);
+  return sum;
+}
+Index WorkerFootprint::gradients() const {
+  Index sum = 0;
+  for (const HeldBytes& h : held) sum += checked_mul(h.copy, h.accumulators);
+  return sum;
+}
+Index WorkerFootprint::moments() const {
+  Index sum = 0;
+  for (const HeldBytes& h : held) sum += 2 * h.moments;
+  return sum;
+}
+
+std::vector<MemoryItem> WorkerFootprint::items() const {
+  return {{"parameters", "weights", weights()},
+          {"parameters", "gradients", gradients()},
+          {"parameters", "Adam moments", moments()},
+          {"slots", concat(full_slots, " full slots of ", full_slot_bytes),
+           checked_mul(full_slots, full_slot_bytes)},
+          {"slots", concat(edge_slots, " edge slots of ", edge_slot_bytes),
+           checked_mul(edge_slots, edge_slot_bytes)},
+          {"workspace", "layers", workspace},
+          {"workspace", "reductions", reductions}};
+}
+
+Index WorkerFootprint::bytes() const {
+  Index sum = 0;
+  for (const MemoryItem& item : items()) sum = checked_add(sum, item.bytes);
+  return sum;
+}
+
+std::string bytes_text(Index bytes) {
+  static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
+  return text;
+}
+
+}  // namespace chimera::plan
