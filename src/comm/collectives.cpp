@@ -42,22 +42,6 @@ void broadcast(Communicator& comm, int channel, int root, std::span<std::byte> b
   for (std::size_t i = 0; i < count; ++i) comm.wait(sends[i], what);
 }
 
-void all_gather(Communicator& comm, int channel, std::span<const std::byte> mine,
-                std::span<std::byte> all, std::string_view what) {
-  const int size = comm.size(), rank = comm.rank();
-  ENSURE(all.size() == static_cast<std::size_t>(size) * mine.size(), "all_gather of ", size, " x ",
-         mine.size(), " bytes into ", all.size());
-  const auto part = [&](int owner) {
-    return all.subspan(static_cast<std::size_t>((owner + size) % size) * mine.size(), mine.size());
-  };
-  std::ranges::copy(mine, part(rank).begin());
-  for (int hop = 0; hop + 1 < size; ++hop) {
-    const auto send = comm.send_start((rank + 1) % size, channel, part(rank - hop));
-    comm.recv((rank - 1 + size) % size, channel, part(rank - hop - 1), what);
-    comm.wait(send, what);
-  }
-}
-
 void barrier(Communicator& comm, int channel, std::string_view what) {
   const Index size = comm.size(), rank = comm.rank();
   for (Index reach = 1; reach < size; reach *= 2) {

@@ -9,27 +9,36 @@ namespace {
 
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(LocalHub& hub, int rank) : hub_(hub), rank_(rank) {}
-  int rank() const override { return rank_; }
+  // `first`: of the same worker, where this is its second endpoint.
+  LocalCommunicator(LocalHub& hub, int rank, const LocalCommunicator* first = nullptr)
+      : hub_(hub), self_{rank, first == nullptr ? 0 : 1}, first_(first) {}
+  int rank() const override { return self_.worker; }
   int size() const override { return hub_.workers(); }
   std::string transport() const override { return "local"; }
 
   Request send_start(int peer, int channel, std::span<const std::byte> bytes) override {
-    return hub_.post(rank_, peer, channel, LocalHub::Side::Send,
+    return hub_.post(self_, peer, channel, LocalHub::Side::Send,
                      const_cast<std::byte*>(bytes.data()), std::ssize(bytes));
   }
   Request recv_start(int peer, int channel, std::span<std::byte> bytes) override {
-    return hub_.post(rank_, peer, channel, LocalHub::Side::Receive, bytes.data(),
+    return hub_.post(self_, peer, channel, LocalHub::Side::Receive, bytes.data(),
                      std::ssize(bytes));
   }
   void wait(Request request, std::string_view what) override {
-    hub_.wait(rank_, request, what, patience());
+    hub_.wait(self_, request, what, patience() * (first_ == nullptr ? 1 : first_->patience()));
   }
-  void abandon() noexcept override { hub_.abandon(rank_); }
+  void abandon() noexcept override { hub_.abandon(self_); }
+
+  std::unique_ptr<Communicator> second_endpoint() override {
+    ENSURE(first_ == nullptr, "a second endpoint has no second endpoint");
+    return std::make_unique<LocalCommunicator>(hub_, self_.worker, this);
+  }
+  void fail(std::exception_ptr error) noexcept override { hub_.fail(self_.worker, error); }
 
  private:
   LocalHub& hub_;
-  const int rank_;
+  const LocalHub::Endpoint self_;
+  const LocalCommunicator* const first_;
 };
 
 }  // namespace

@@ -24,14 +24,15 @@ std::exception_ptr error_of(const std::string& message) {
 
 LocalHub::LocalHub(int workers, double deadline_seconds)
     : deadline_(duration_of(deadline_seconds)),
-      links_(static_cast<std::size_t>(Index{workers} * workers)),
-      workers_(static_cast<std::size_t>(workers)) {
+      workers_(workers),
+      links_(static_cast<std::size_t>(Index{kLayers} * workers * workers)),
+      endpoints_(static_cast<std::size_t>(Index{workers} * kLayers)) {
   posts_.reserve(static_cast<std::size_t>(Index{workers} * kPostsPerWorker));
 }
 
-LocalHub::Link& LocalHub::link(int source, int destination, int channel) {
-  std::vector<Link>& channels =
-      links_[static_cast<std::size_t>(Index{source} * workers() + destination)];
+LocalHub::Link& LocalHub::link(int layer, int source, int destination, int channel) {
+  std::vector<Link>& channels = links_[static_cast<std::size_t>(
+      (Index{layer} * workers() + source) * workers() + destination)];
   if (channels.empty()) channels.resize(Communicator::kTags);
   return channels[static_cast<std::size_t>(channel)];
 }
@@ -48,47 +49,49 @@ int LocalHub::take_post() {
 
 void LocalHub::release(int index) {
   Post& post = at(index);
-  --state_of(post.worker).requests;
+  --state_of(post.owner).requests;
   post.state = State::Free;
   ++post.generation;
   post.next = free_;
   free_ = index;
 }
 
-int LocalHub::find(int worker, Communicator::Request request) {
+int LocalHub::find(Endpoint endpoint, Communicator::Request request) {
   const Index index = (request & 0xffffffff) - 1;
   ENSURE(index >= 0 && index < static_cast<Index>(posts_.size()), "there is no request ", request);
   const Post& post = at(static_cast<int>(index));
-  ENSURE(post.state != State::Free && post.worker == worker && post.generation == request >> 32,
-         "worker ", worker, " waits for request ", request, ", which has ended or is not its own");
+  ENSURE(post.state != State::Free && post.owner == endpoint && post.generation == request >> 32,
+         "worker ", endpoint.worker, " waits for request ", request,
+         ", which has ended or is not its own");
   return static_cast<int>(index);
 }
 
-Communicator::Request LocalHub::post(int worker, int peer, int channel, Side side, std::byte* data,
-                                     Index bytes) {
+Communicator::Request LocalHub::post(Endpoint endpoint, int peer, int channel, Side side,
+                                     std::byte* data, Index bytes) {
   ENSURE(peer >= 0 && peer < workers(), "there is no worker ", peer, ": they are 0 to ",
          workers() - 1);
   ENSURE(channel >= 0 && channel < Communicator::kTags, "there is no channel ", channel);
   Lock lock(mutex_);
-  if (failed_worker_ >= 0) leave(lock, worker);
+  if (failed_worker_ >= 0) leave(lock, endpoint);
   const int index = take_post();
   const std::uint32_t generation = at(index).generation & 0x7fffffff;
-  at(index) = Post{State::Posted, side, worker, peer, data, bytes, generation, -1};
-  ++state_of(worker).requests;
+  at(index) = Post{State::Posted, side, endpoint, peer, data, bytes, generation, -1};
+  ++state_of(endpoint).requests;
 
   const bool sends = side == Side::Send;
-  Link& queue = sends ? link(worker, peer, channel) : link(peer, worker, channel);
+  const auto [worker, layer] = endpoint;
+  Link& queue = sends ? link(layer, worker, peer, channel) : link(layer, peer, worker, channel);
   if (queue.first >= 0 && at(queue.first).side != side) {
     const int partner = queue.first;
     queue.first = at(partner).next;
     const int sent = sends ? index : partner, received = sends ? partner : index;
     if (at(sent).bytes != at(received).bytes) {
       record_failure(
-          at(received).worker,
-          error_of(concat("the message from worker ", at(sent).worker, " to worker ",
-                          at(received).worker, " on channel ", channel, " has ", at(sent).bytes,
-                          " bytes, its receiver expects ", at(received).bytes)));
-      leave(lock, worker);
+          at(received).owner.worker,
+          error_of(concat("the message from worker ", at(sent).owner.worker, " to worker ",
+                          at(received).owner.worker, " on channel ", channel, " has ",
+                          at(sent).bytes, " bytes, its receiver expects ", at(received).bytes)));
+      leave(lock, endpoint);
     }
     copy(lock, sent, received);
   } else {
@@ -101,7 +104,7 @@ Communicator::Request LocalHub::post(int worker, int peer, int channel, Side sid
 void LocalHub::copy(Lock& lock, int sent, int received) {
   for (const int index : {sent, received}) {
     at(index).state = State::Copying;
-    ++state_of(at(index).worker).copying;
+    ++state_of(at(index).owner).copying;
   }
   std::byte* const to = at(received).data;
   const std::byte* const from = at(sent).data;
@@ -111,88 +114,97 @@ void LocalHub::copy(Lock& lock, int sent, int received) {
   lock.lock();
   for (const int index : {sent, received}) {
     at(index).state = State::Done;
-    WorkerState& worker = state_of(at(index).worker);
-    --worker.copying;
-    worker.changed.notify_all();
+    EndpointState& owner = state_of(at(index).owner);
+    --owner.copying;
+    owner.changed.notify_all();
   }
 }
 
-void LocalHub::wait(int worker, Communicator::Request request, std::string_view what,
+void LocalHub::wait(Endpoint endpoint, Communicator::Request request, std::string_view what,
                     double patience) {
   if (request == 0) return;
   const double seconds = std::chrono::duration<double>(deadline_).count() * patience;
   const auto until = std::chrono::steady_clock::now() + duration_of(seconds);
   Lock lock(mutex_);
-  const int index = find(worker, request);
-  WorkerState& me = state_of(worker);
+  const int index = find(endpoint, request);
+  EndpointState& me = state_of(endpoint);
   me.waits_for = at(index).peer;
   me.what = what;
   const auto orphaned = [&] {
-    return at(index).state == State::Posted && state_of(at(index).peer).finished;
+    return at(index).state == State::Posted && state_of({at(index).peer, endpoint.layer}).finished;
   };
   const bool in_time = me.changed.wait_until(lock, until, [&] {
     return at(index).state == State::Done || failed_worker_ >= 0 || orphaned();
   });
   if (failed_worker_ < 0 && at(index).state != State::Done) {
-    record_failure(worker,
+    record_failure(endpoint.worker,
                    error_of(in_time ? concat("worker ", at(index).peer,
                                              " has finished, but its part of ", what, " is missing")
                                     : waited_too_long(at(index), what, seconds)));
   }
   me.waits_for = -1;
-  if (failed_worker_ >= 0) leave(lock, worker);
+  if (failed_worker_ >= 0) leave(lock, endpoint);
   release(index);
 }
 
-// Follows the waits to the worker that keeps the others waiting.
+// Follows the waits to the worker that keeps the others waiting. A second endpoint that nobody
+// waits at has not begun what it is waited for in: then the first one's wait is the reason.
 std::string LocalHub::waited_too_long(const Post& post, std::string_view what, double seconds) {
   std::string message = concat("waited ", seconds, " s for worker ", post.peer, " in ", what);
-  int worker = post.peer;
-  for (int hops = 0; hops < workers() && worker != post.worker; ++hops) {
-    const WorkerState& state = state_of(worker);
+  Endpoint at{post.peer, post.owner.layer};
+  for (int hops = 0; hops < workers() && at.worker != post.owner.worker; ++hops) {
+    if (state_of(at).waits_for < 0) at.layer = 0;
+    const EndpointState& state = state_of(at);
     if (state.waits_for < 0) {
-      message += concat("; worker ", worker, " is busy elsewhere");
+      message += concat("; worker ", at.worker, " is busy elsewhere");
       break;
     }
     message +=
-        concat("; worker ", worker, " waits for worker ", state.waits_for, " in ", state.what);
-    worker = state.waits_for;
+        concat("; worker ", at.worker, " waits for worker ", state.waits_for, " in ", state.what);
+    at.worker = state.waits_for;
   }
   return message + " (the deadline is parallel.timeout_seconds)";
+}
+
+void LocalHub::wake_all() {
+  for (EndpointState& state : endpoints_) state.changed.notify_all();
 }
 
 void LocalHub::record_failure(int worker, std::exception_ptr error) {
   if (failed_worker_ < 0) failed_worker_ = worker;
   if (failed_worker_ == worker && !failure_) failure_ = std::move(error);
-  for (WorkerState& state : workers_) state.changed.notify_all();
+  wake_all();
 }
 
-// Returns when no thread copies from or to this worker's buffers; after a failure none begins to.
-void LocalHub::drain(Lock& lock, int worker) {
-  WorkerState& state = state_of(worker);
+// Returns when no thread copies from or to this endpoint's buffers; after a failure none begins to.
+void LocalHub::drain(Lock& lock, Endpoint endpoint) {
+  EndpointState& state = state_of(endpoint);
   state.changed.wait(lock, [&] { return state.copying == 0; });
 }
 
-void LocalHub::leave(Lock& lock, int worker) {
-  drain(lock, worker);
-  if (failed_worker_ == worker && failure_) std::rethrow_exception(failure_);
-  throw Aborted(concat("worker ", worker, " ends because worker ", failed_worker_, " failed"));
+void LocalHub::leave(Lock& lock, Endpoint endpoint) {
+  drain(lock, endpoint);
+  if (failed_worker_ == endpoint.worker && failure_) std::rethrow_exception(failure_);
+  throw Aborted(
+      concat("worker ", endpoint.worker, " ends because worker ", failed_worker_, " failed"));
 }
 
 void LocalHub::finish(int worker) {
   Lock lock(mutex_);
-  WorkerState& state = state_of(worker);
   if (failed_worker_ >= 0) return;
-  ENSURE(state.requests == 0, "it ended with ", state.requests,
-         " messages that it never waited for");
-  state.finished = true;
-  for (WorkerState& other : workers_) other.changed.notify_all();
+  for (int layer = 0; layer < kLayers; ++layer) {
+    EndpointState& state = state_of({worker, layer});
+    ENSURE(state.requests == 0, "it ended with ", state.requests,
+           " messages that it never waited for");
+    state.finished = true;
+  }
+  wake_all();
 }
 
-void LocalHub::fail(int worker, std::exception_ptr error) {
+void LocalHub::fail(int worker, std::exception_ptr error) noexcept {
   bool follows = false;
   try {
-    std::rethrow_exception(error);
+    if (error) std::rethrow_exception(error);
   } catch (const Aborted&) {
     follows = true;
   } catch (...) {
@@ -201,11 +213,11 @@ void LocalHub::fail(int worker, std::exception_ptr error) {
   if (failed_worker_ < 0 || !follows) record_failure(worker, std::move(error));
 }
 
-void LocalHub::abandon(int worker) noexcept {
+void LocalHub::abandon(Endpoint endpoint) noexcept {
   Lock lock(mutex_);
-  if (state_of(worker).requests == 0) return;
-  if (failed_worker_ < 0) record_failure(worker, nullptr);
-  drain(lock, worker);
+  if (state_of(endpoint).requests == 0) return;
+  if (failed_worker_ < 0) record_failure(endpoint.worker, nullptr);
+  drain(lock, endpoint);
 }
 
 void LocalHub::rethrow_failure() {

@@ -20,18 +20,26 @@ class LocalHub {
   enum class Side { Send, Receive };
   LocalHub(int workers, double deadline_seconds);
 
-  int workers() const { return static_cast<int>(workers_.size()); }
+  // A worker's first or second endpoint: messages stay among the first, or among the second ones.
+  struct Endpoint {
+    int worker = 0, layer = 0;
+    bool operator==(const Endpoint&) const = default;
+  };
+  static constexpr int kLayers = 2;
 
-  Communicator::Request post(int worker, int peer, int channel, Side side, std::byte* data,
+  int workers() const { return workers_; }
+
+  Communicator::Request post(Endpoint endpoint, int peer, int channel, Side side, std::byte* data,
                              Index bytes);
-  void wait(int worker, Communicator::Request request, std::string_view what, double patience);
+  void wait(Endpoint endpoint, Communicator::Request request, std::string_view what,
+            double patience);
+  void abandon(Endpoint endpoint) noexcept;
 
   // A body returned: Error when it left requests behind.
   void finish(int worker);
-  // A body threw. The first call counts, unless abandon() named the worker before; Aborted never
-  // does.
-  void fail(int worker, std::exception_ptr error);
-  void abandon(int worker) noexcept;
+  // A body threw, or one of the worker's threads did. The first call counts, unless abandon() or a
+  // call with null named the worker before; Aborted never does.
+  void fail(int worker, std::exception_ptr error) noexcept;
   // After all bodies: throws the first failure, if any.
   void rethrow_failure();
 
@@ -41,7 +49,8 @@ class LocalHub {
   struct Post {
     State state = State::Free;
     Side side = Side::Send;
-    int worker = 0, peer = 0;
+    Endpoint owner;
+    int peer = 0;
     std::byte* data = nullptr;
     Index bytes = 0;
     std::uint32_t generation = 0;  // tells a request from an earlier one in the same place
@@ -51,32 +60,36 @@ class LocalHub {
   struct Link {
     int first = -1, last = -1;
   };
-  struct WorkerState {
+  struct EndpointState {
     std::condition_variable changed;
-    int requests = 0, copying = 0;  // posts of this worker: all, those a thread copies right now
+    int requests = 0, copying = 0;  // posts of this endpoint: all, those a thread copies right now
     bool finished = false;
     int waits_for = -1;     // a peer, during wait()
     std::string_view what;  // the wait's name
   };
 
   Post& at(int index) { return posts_[static_cast<std::size_t>(index)]; }
-  WorkerState& state_of(int worker) { return workers_[static_cast<std::size_t>(worker)]; }
-  Link& link(int source, int destination, int channel);
+  EndpointState& state_of(Endpoint endpoint) {
+    return endpoints_[static_cast<std::size_t>(endpoint.worker * kLayers + endpoint.layer)];
+  }
+  Link& link(int layer, int source, int destination, int channel);
   int take_post();
-  int find(int worker, Communicator::Request request);
+  int find(Endpoint endpoint, Communicator::Request request);
   void release(int index);
   void copy(Lock& lock, int sent, int received);
+  void wake_all();
   void record_failure(int worker, std::exception_ptr error);
-  void drain(Lock& lock, int worker);
-  [[noreturn]] void leave(Lock& lock, int worker);
+  void drain(Lock& lock, Endpoint endpoint);
+  [[noreturn]] void leave(Lock& lock, Endpoint endpoint);
   std::string waited_too_long(const Post& post, std::string_view what, double seconds);
 
   const std::chrono::steady_clock::duration deadline_;
+  const int workers_;
   std::mutex mutex_;
   std::vector<Post> posts_;
   int free_ = -1;
-  std::vector<std::vector<Link>> links_;  // [source * workers + destination][channel]
-  std::vector<WorkerState> workers_;
+  std::vector<std::vector<Link>> links_;  // [(layer, source, destination)][channel]
+  std::vector<EndpointState> endpoints_;  // [(worker, layer)]
   int failed_worker_ = -1;
   std::exception_ptr failure_;
 };

@@ -13,23 +13,45 @@ std::span<std::byte> writable_bytes_of(float* data, Index count) {
   return std::as_writable_bytes(std::span(data, static_cast<std::size_t>(count)));
 }
 
+std::vector<int> distinct(std::vector<int> ranks) {
+  std::ranges::sort(ranks);
+  ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
+  return ranks;
+}
+
 }  // namespace
+
+std::vector<Index> even_borders(Index elements, Index members) {
+  ENSURE(elements >= 0 && members >= 1, elements, " elements for ", members, " members");
+  std::vector<Index> borders(static_cast<std::size_t>(members) + 1);
+  const Index base = elements / members, longer = elements % members;
+  for (Index m = 0; m <= members; ++m)
+    borders[static_cast<std::size_t>(m)] = m * base + std::min(m, longer);
+  return borders;
+}
 
 OrderedSum::OrderedSum(Communicator& comm, int channel, std::vector<int> contributors,
                        Index elements)
+    : OrderedSum(comm, channel, contributors,
+                 even_borders(elements, std::ssize(distinct(contributors)))) {}
+
+OrderedSum::OrderedSum(Communicator& comm, int channel, std::vector<int> contributors,
+                       std::vector<Index> borders)
     : comm_(comm),
       channel_(channel),
       contributors_(std::move(contributors)),
-      members_(contributors_),
-      elements_(elements) {
+      members_(distinct(contributors_)),
+      borders_(std::move(borders)) {
   ENSURE(channel >= 0 && channel < Communicator::kChannels, "there is no channel ", channel);
-  ENSURE(elements >= 0, "a sum of ", elements, " elements");
-  std::ranges::sort(members_);
-  members_.erase(std::ranges::unique(members_).begin(), members_.end());
   const auto me = std::ranges::find(members_, comm.rank());
   ENSURE(me != members_.end(), "worker ", comm.rank(), " brings nothing to the sum on channel ",
          channel);
   me_ = static_cast<std::size_t>(me - members_.begin());
+  ENSURE(borders_.size() == members_.size() + 1, borders_.size(), " borders of chunks for ",
+         members_.size(), " members, who need one more than they are");
+  ENSURE(borders_.front() == 0 && std::ranges::is_sorted(borders_),
+         "the borders of chunks begin with ", borders_.front(), " and end with ", borders_.back(),
+         "; they must begin with 0 and never descend");
 
   const auto own = static_cast<std::size_t>(std::ranges::count(contributors_, comm.rank()));
   const std::size_t foreign = contributors_.size() - own;
@@ -40,9 +62,7 @@ OrderedSum::OrderedSum(Communicator& comm, int channel, std::vector<int> contrib
 }
 
 OrderedSum::Chunk OrderedSum::chunk_of(std::size_t member) const {
-  const Index members = std::ssize(members_), i = static_cast<Index>(member);
-  const Index base = elements_ / members, longer = elements_ % members;
-  return {i * base + std::min(i, longer), base + (i < longer ? 1 : 0)};
+  return {borders_[member], borders_[member + 1] - borders_[member]};
 }
 
 void OrderedSum::start(std::span<float* const> mine, float* result, float* scratch) {
@@ -77,24 +97,45 @@ void OrderedSum::start(std::span<float* const> mine, float* result, float* scrat
   }
 }
 
-void OrderedSum::wait(std::string_view what) {
+void OrderedSum::wait_for_own(std::string_view what) {
   ENSURE(started_, "a sum is waited for that was not started: ", what);
-  wait_for_all(what);  // also the sends: the sums received below may overwrite mine[0]
-  const Chunk chunk = chunk_of(me_);
-  add_up(chunk);
-  const int sums = channel_ + Communicator::kChannels;
+  wait_for_all(what);  // also the sends: what follows may overwrite mine[0]
+  add_up(own_chunk());
+  started_ = false;
+}
+
+void OrderedSum::wait(std::string_view what) {
+  wait_for_own(what);
+  all_gather(result_, what);
+}
+
+void OrderedSum::reduce_scatter(std::span<float* const> mine, float* result, float* scratch,
+                                std::string_view what) {
+  start(mine, result, scratch);
+  wait_for_own(what);
+}
+
+void OrderedSum::all_reduce(std::span<float* const> mine, float* result, float* scratch,
+                            std::string_view what) {
+  start(mine, result, scratch);
+  wait(what);
+}
+
+void OrderedSum::all_gather(float* values, std::string_view what) {
+  ENSURE(!started_, "a gather within a sum that is not waited for: ", what);
+  const int channel = channel_ + Communicator::kChannels;
+  const Chunk own = own_chunk();
   for (std::size_t m = 0; m < members_.size(); ++m) {
     if (m == me_) continue;
     const Chunk theirs = chunk_of(m);
     if (theirs.count > 0)
-      requests_.push_back(comm_.recv_start(
-          members_[m], sums, writable_bytes_of(result_ + theirs.first, theirs.count)));
-    if (chunk.count > 0)
+      requests_.push_back(comm_.recv_start(members_[m], channel,
+                                           writable_bytes_of(values + theirs.first, theirs.count)));
+    if (own.count > 0)
       requests_.push_back(
-          comm_.send_start(members_[m], sums, bytes_of(result_ + chunk.first, chunk.count)));
+          comm_.send_start(members_[m], channel, bytes_of(values + own.first, own.count)));
   }
   wait_for_all(what);
-  started_ = false;
 }
 
 void OrderedSum::wait_for_all(std::string_view what) {

@@ -228,19 +228,6 @@ TEST_CASE("broadcast: every root's bytes on every rank") {
     });
 }
 
-TEST_CASE("all-gather: every rank's bytes in rank order") {
-  for (int workers = 1; workers <= kMostWorkers; ++workers)
-    run_transport(workers, [&](Communicator& comm) {
-      for (const std::size_t length : {0, 1, 1000}) {
-        const std::vector<std::byte> mine(length, static_cast<std::byte>(comm.rank() + 1));
-        std::vector<std::byte> all(length * static_cast<std::size_t>(workers));
-        all_gather(comm, kChannel, mine, all, "a gather");
-        for (std::size_t i = 0; i < all.size(); ++i)
-          ENSURE(all[i] == static_cast<std::byte>(i / length + 1), "byte ", i, " is wrong");
-      }
-    });
-}
-
 // Each worker in turn comes 20 ms late; the steady clock is one for all processes of a machine.
 TEST_CASE("barrier: nobody leaves before the last has come") {
   run_transport(4, [](Communicator& comm) {

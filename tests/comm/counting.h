@@ -21,6 +21,8 @@ class Counting final : public Communicator {
   }
   void wait(Request request, std::string_view what) override { comm_.wait(request, what); }
   void abandon() noexcept override { comm_.abandon(); }
+  std::unique_ptr<Communicator> second_endpoint() override { return comm_.second_endpoint(); }
+  void fail(std::exception_ptr error) noexcept override { comm_.fail(std::move(error)); }
 
   int messages = 0;  // posted here, sends and receives
   Index sent_bytes = 0;

@@ -9,48 +9,77 @@
 
 namespace chimera {
 
-// A sum of fp32 contributions in a given order, the result on every member: bitwise the serial sum
-// ((c0 + c1) + c2) + …, however the elements are chunked. Each member owns one chunk: it receives
-// that chunk of every contribution, adds them first to last, and sends the sum to all. Moves
-// 2 (r - 1) / r of the length per member for r members with one contribution each, as
-// Rabenseifner's algorithm, in a fixed order of addition.
+// A sum of fp32 contributions in a given order: bitwise the serial sum ((c0 + c1) + c2) + …,
+// however the elements are cut. Each member owns one chunk: it receives that chunk of every
+// contribution and adds them first to last (the reduce-scatter); then all chunks go to all (the
+// all-gather). Each half moves (r - 1) / r of the length per member for r members with one
+// contribution each: together as Rabenseifner's algorithm, in a fixed order of addition.
 //
 // Sums may share a channel, and several may be under way: members must start them in one order and
-// wait for them in one order; how starts and waits interleave may differ between members.
+// wait for them in one order, and likewise gather; how starts and waits interleave may differ
+// between members.
 class OrderedSum {
  public:
-  // contributors[i]: the rank that brings contribution i, in the order of addition; a rank may
-  // bring several. All members construct it with equal arguments; `comm` must outlive it.
-  OrderedSum(Communicator& comm, int channel, std::vector<int> contributors, Index elements);
-  // Floats that start/wait need as scratch: this member's chunk of every other's contributions.
-  Index scratch_elements() const { return scratch_elements_; }
-
-  // mine: this rank's contributions in order, each of `elements` floats; none is changed but by
-  // `result`, which may be mine[0] (and no other). The sum is written to `result` by wait(). mine,
-  // result and scratch must stay valid and untouched from start() until wait() has returned, so
-  // sums under way need scratch of their own. Neither call allocates.
-  void start(std::span<float* const> mine, float* result, float* scratch);
-  void wait(std::string_view what);
-
- private:
   struct Chunk {
     Index first, count;
   };
+
+  // contributors[i]: the rank that brings contribution i, in the order of addition; a rank may
+  // bring several. The members are the distinct ranks, ascending. Member m owns the elements from
+  // borders[m] to borders[m + 1]; borders begin with 0, never descend, and end with the number of
+  // elements. All members construct it with equal arguments; `comm` must outlive it.
+  OrderedSum(Communicator& comm, int channel, std::vector<int> contributors,
+             std::vector<Index> borders);
+  // In even chunks, the first ones longer by an element where the members do not divide it.
+  OrderedSum(Communicator& comm, int channel, std::vector<int> contributors, Index elements);
+
+  const std::vector<int>& members() const { return members_; }
+  std::size_t member() const { return me_; }  // members()[member()] is this rank
   Chunk chunk_of(std::size_t member) const;
+  Chunk own_chunk() const { return chunk_of(me_); }
+  Index elements() const { return borders_.back(); }
+  // Floats that a sum needs as scratch: this member's chunk of every other's contributions.
+  Index scratch_elements() const { return scratch_elements_; }
+
+  // None of the following allocates.
+  //
+  // mine: this rank's contributions in order, each of elements() floats; none is changed but by
+  // `result`, also of elements(), which may be mine[0] (and no other). mine, result and scratch
+  // must stay valid and untouched from start() until a wait has returned, so sums under way need
+  // scratch of their own.
+  void start(std::span<float* const> mine, float* result, float* scratch);
+  // Ends start(): the sum is in `result`.
+  void wait(std::string_view what);
+  // Ends start() after the first half: own_chunk() of `result` is the sum, the rest is as it was.
+  void wait_for_own(std::string_view what);
+
+  // The two halves at once, and each alone. all_gather() takes each member's own chunk of `values`,
+  // of elements(), into all others' `values`.
+  void all_reduce(std::span<float* const> mine, float* result, float* scratch,
+                  std::string_view what);
+  void reduce_scatter(std::span<float* const> mine, float* result, float* scratch,
+                      std::string_view what);
+  void all_gather(float* values, std::string_view what);
+
+ private:
   void add_up(const Chunk& chunk) const;
   void wait_for_all(std::string_view what);
 
   Communicator& comm_;
   int channel_;
-  std::vector<int> contributors_, members_;  // members: distinct ranks, ascending
-  std::size_t me_ = 0;                       // this rank's place among the members
-  Index elements_, scratch_elements_ = 0;
+  std::vector<int> contributors_, members_;
+  std::size_t me_ = 0;
+  std::vector<Index> borders_;
+  Index scratch_elements_ = 0;
   std::vector<float*> mine_;
   std::vector<const float*> sources_;  // my chunk of every contribution
   float* result_ = nullptr;
   bool started_ = false;
   std::vector<Communicator::Request> requests_;
 };
+
+// Borders for OrderedSum: `members` even chunks of `elements`.
+std::vector<Index> even_borders(Index elements, Index members);
 
 // The functions below are called by all ranks, in one order per channel. None allocates.
 
@@ -61,10 +90,6 @@ void sum_over_ranks(Communicator& comm, int channel, std::span<double> values,
 // Bytes of rank `root` on every rank: a binomial tree, ceil(log2 size) hops.
 void broadcast(Communicator& comm, int channel, int root, std::span<std::byte> bytes,
                std::string_view what);
-// Every rank's equally long `mine` on every rank, in rank order; all.size() == size * mine.size().
-// A ring: each rank talks to its two neighbours only.
-void all_gather(Communicator& comm, int channel, std::span<const std::byte> mine,
-                std::span<std::byte> all, std::string_view what);
 // Returns when every rank has called it (dissemination: ceil(log2 size) rounds).
 void barrier(Communicator& comm, int channel, std::string_view what);
 

@@ -1,8 +1,10 @@
 #pragma once
-// One worker's endpoint of a transport, for that worker's thread alone. Messages are bytes; between
+// One worker's endpoint of a transport, for one thread of that worker. Messages are bytes; between
 // two workers (or one and itself) they match in the order posted, per channel. Every wait has a
 // deadline that ends the job, naming what was waited for.
+#include <atomic>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
@@ -43,7 +45,17 @@ class Communicator {
   // has failed: an exception is on its way, and the other workers get Aborted.
   virtual void abandon() noexcept = 0;
 
-  // Multiplies the deadline of the waits to come: above 1 while a slow start is to be expected.
+  // Another endpoint of this worker, for one more thread (background.h): its messages match only
+  // those of other second endpoints, and a failure is the whole worker's. One at a time; it must be
+  // destroyed before this one. Talks to nobody.
+  virtual std::unique_ptr<Communicator> second_endpoint() = 0;
+  // From any thread: this worker has failed. What its endpoints wait for, now or later, throws
+  // `error` (no Aborted; null: they throw Aborted, and the exception that says why is on its way),
+  // and the other workers get Aborted. The first failure counts.
+  virtual void fail(std::exception_ptr error) noexcept = 0;
+
+  // Multiplies the deadline of the waits to come, also of the second endpoint's: above 1 while a
+  // slow start is to be expected. From any thread.
   void set_patience(double factor) { patience_ = factor; }
   double patience() const { return patience_; }
 
@@ -55,7 +67,7 @@ class Communicator {
   }
 
  private:
-  double patience_ = 1;
+  std::atomic<double> patience_ = 1;
 };
 
 // Owners of message buffers declare one after the buffers: an exception then ends the requests

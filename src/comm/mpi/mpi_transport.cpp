@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <exception>
 #include <mutex>
 #include <sstream>
 #include <thread>
@@ -81,12 +82,29 @@ class BackOff {
   int tries_ = 0, sleep_ = 10;
 };
 
+// What the endpoints of a rank share. MPI is initialised for one call at a time (SERIALIZED): each
+// of ours is short, none blocks, and all are made under this mutex. After a failure none is made
+// any more: the buffers of what is under way are being freed, and MPI_Abort comes.
+struct Process {
+  std::mutex mutex;
+  bool failed = false;
+  std::exception_ptr failure;   // the first; null until it is known
+  std::size_t left_behind = 0;  // messages of endpoints that were destroyed
+};
+
 class MpiCommunicator final : public Communicator {
  public:
-  // A duplicate of the world: nothing else can match its messages.
-  MpiCommunicator(double deadline_seconds, Index chunk_bytes)
-      : deadline_seconds_(deadline_seconds), chunk_bytes_(chunk_bytes) {
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+  // `comm`: a duplicate of the world, for this endpoint alone: nothing else can match its messages.
+  // `second`: another one, for the second endpoint.
+  MpiCommunicator(Process& process, double deadline_seconds, Index chunk_bytes, MPI_Comm comm,
+                  MPI_Comm second, const MpiCommunicator* first = nullptr)
+      : process_(process),
+        deadline_seconds_(deadline_seconds),
+        chunk_bytes_(chunk_bytes),
+        comm_(comm),
+        second_(second),
+        first_(first) {
+    const std::lock_guard lock(process_.mutex);
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
     int* largest_tag = nullptr;
@@ -94,6 +112,10 @@ class MpiCommunicator final : public Communicator {
     check(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &largest_tag, &known), "MPI_Comm_get_attr");
     ENSURE(known != 0 && *largest_tag >= kEndTag, "this MPI allows no tags up to ", kEndTag);
     reserve(64);
+  }
+  ~MpiCommunicator() override {
+    const std::lock_guard lock(process_.mutex);
+    process_.left_behind += outstanding();
   }
 
   int rank() const override { return rank_; }
@@ -111,7 +133,8 @@ class MpiCommunicator final : public Communicator {
     if (request == 0) return;
     const std::size_t index = find(request);
     const Clock::time_point start = Clock::now();
-    const double deadline = deadline_seconds_ * patience();
+    const double deadline =
+        deadline_seconds_ * patience() * (first_ == nullptr ? 1 : first_->patience());
     for (BackOff back_off; poll(), messages_[index].chunks_left > 0; back_off.pause()) {
       const std::chrono::duration<double> waited = Clock::now() - start;
       if (waited.count() < deadline) continue;
@@ -124,14 +147,33 @@ class MpiCommunicator final : public Communicator {
     free_.push_back(index);
   }
 
-  // An exception here ends the process by MPI_Abort: MPI is not called again before that.
-  void abandon() noexcept override {}
+  void abandon() noexcept override {
+    if (outstanding() > 0) fail(nullptr);
+  }
 
+  std::unique_ptr<Communicator> second_endpoint() override {
+    ENSURE(first_ == nullptr, "a second endpoint has no second endpoint");
+    return std::make_unique<MpiCommunicator>(process_, deadline_seconds_, chunk_bytes_, second_,
+                                             MPI_COMM_NULL, this);
+  }
+
+  void fail(std::exception_ptr error) noexcept override {
+    const std::lock_guard lock(process_.mutex);
+    process_.failed = true;
+    if (!process_.failure) process_.failure = std::move(error);
+  }
+
+  // Of the first endpoint, when the body has returned.
   void finish() {
-    ENSURE(free_.size() == messages_.size(), "it ended with ", messages_.size() - free_.size(),
-           " messages that it never waited for");
+    {
+      const std::lock_guard lock(process_.mutex);
+      check_failure();
+      const std::size_t left = process_.left_behind + outstanding();
+      ENSURE(left == 0, "it ended with ", left, " messages that it never waited for");
+    }
     barrier(*this, kEndTag, "the end of the job");
     check(MPI_Comm_free(&comm_), "MPI_Comm_free");
+    check(MPI_Comm_free(&second_), "MPI_Comm_free");
   }
 
  private:
@@ -148,6 +190,15 @@ class MpiCommunicator final : public Communicator {
     Index offset;
     int bytes;
   };
+
+  std::size_t outstanding() const { return messages_.size() - free_.size(); }
+
+  // Before each call of MPI, with the mutex held.
+  void check_failure() const {
+    if (!process_.failed) return;
+    if (process_.failure) std::rethrow_exception(process_.failure);
+    throw Aborted(concat("worker ", rank_, " ends because another of its threads failed"));
+  }
 
   void reserve(std::size_t count) {
     messages_.reserve(count);
@@ -174,6 +225,8 @@ class MpiCommunicator final : public Communicator {
   Request start(int peer, int channel, std::byte* data, Index bytes, bool receives) {
     ENSURE(peer >= 0 && peer < size_, "there is no worker ", peer, ": they are 0 to ", size_ - 1);
     ENSURE(channel >= 0 && channel <= kEndTag, "there is no channel ", channel);
+    const std::lock_guard lock(process_.mutex);
+    check_failure();
     if (free_.empty()) {
       messages_.emplace_back();
       free_.reserve(messages_.capacity());
@@ -207,6 +260,8 @@ class MpiCommunicator final : public Communicator {
 
   // Progress for all requests, not only the one waited for.
   void poll() {
+    const std::lock_guard lock(process_.mutex);
+    check_failure();
     if (handles_.empty()) return;
     int count = 0;
     const int code = MPI_Testsome(static_cast<int>(handles_.size()), handles_.data(), &count,
@@ -248,9 +303,11 @@ class MpiCommunicator final : public Communicator {
          message.channel, " has ", sent, " bytes, its receiver expects ", message.bytes);
   }
 
+  Process& process_;
   const double deadline_seconds_;
   const Index chunk_bytes_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm comm_, second_;
+  const MpiCommunicator* const first_;
   int rank_ = 0, size_ = 0;
   std::vector<Message> messages_;
   std::vector<std::size_t> free_;  // of messages_
@@ -269,12 +326,12 @@ int initialise(double deadline_seconds) {
                           concat("MPI_Init did not return within ", deadline_seconds,
                                  " s: does the launcher belong to ", mpi_library(), "?"),
                           static_cast<int>(ExitCode::Error));
-  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  ENSURE(provided >= MPI_THREAD_FUNNELED, mpi_library(),
-         " allows no threads beside MPI's; on Cray "
-         "systems set MPICH_MAX_THREAD_SAFETY=funneled");
+  ENSURE(provided >= MPI_THREAD_SERIALIZED, mpi_library(),
+         " allows calls from one thread alone, but reductions run beside the computation; on Cray "
+         "systems set MPICH_MAX_THREAD_SAFETY=serialized");
   check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   return size;
 }
@@ -298,6 +355,24 @@ void finalise(double deadline_seconds) {
   const Watchdog watchdog(kAbortSeconds, "", code);
   MPI_Abort(MPI_COMM_WORLD, code);
   _exit(code);
+}
+
+[[noreturn]] void end_all_ranks(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    end_all_ranks(e.what(), e.code());
+  } catch (const std::exception& e) {
+    end_all_ranks(e.what(), ExitCode::Error);
+  } catch (...) {
+    end_all_ranks("an exception of unknown type", ExitCode::Error);
+  }
+}
+
+MPI_Comm duplicate_of_the_world() {
+  MPI_Comm comm = MPI_COMM_NULL;
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+  return comm;
 }
 
 }  // namespace
@@ -332,17 +407,15 @@ void run_mpi(double deadline_seconds, int threads_per_worker,
               "`srun --mpi=pmix`), elsewhere the mpirun that belongs to ",
               mpi_library());
   }
+  Process process;
   try {
-    MpiCommunicator endpoint(deadline_seconds, chunk_bytes);
+    const MPI_Comm first = duplicate_of_the_world(), second = duplicate_of_the_world();
+    MpiCommunicator endpoint(process, deadline_seconds, chunk_bytes, first, second);
     set_team_size(threads_per_worker);
     body(endpoint);
     endpoint.finish();
-  } catch (const Error& error) {
-    end_all_ranks(error.what(), error.code());
-  } catch (const std::exception& error) {
-    end_all_ranks(error.what(), ExitCode::Error);
   } catch (...) {
-    end_all_ranks("an exception of unknown type", ExitCode::Error);
+    end_all_ranks(process.failure ? process.failure : std::current_exception());
   }
   finalise(deadline_seconds);
 }

@@ -22,6 +22,8 @@ Communicator* world = nullptr;  // run_transport() has no argument for it
 class First final : public Communicator {
  public:
   First(Communicator& comm, int workers) : comm_(comm), workers_(workers) {}
+  First(std::unique_ptr<Communicator> comm, int workers)
+      : owned_(std::move(comm)), comm_(*owned_), workers_(workers) {}
   int rank() const override { return comm_.rank(); }
   int size() const override { return workers_; }
   std::string transport() const override { return comm_.transport(); }
@@ -33,8 +35,13 @@ class First final : public Communicator {
   }
   void wait(Request request, std::string_view what) override { comm_.wait(request, what); }
   void abandon() noexcept override { comm_.abandon(); }
+  std::unique_ptr<Communicator> second_endpoint() override {
+    return std::make_unique<First>(comm_.second_endpoint(), workers_);
+  }
+  void fail(std::exception_ptr error) noexcept override { comm_.fail(std::move(error)); }
 
  private:
+  std::unique_ptr<Communicator> owned_;
   Communicator& comm_;
   const int workers_;
 };
