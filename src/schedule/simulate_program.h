@@ -1,0 +1,47 @@
+#pragma once
+// What the simulator needs of a lowered program, looked up once.
+#include <vector>
+
+#include "chimera/schedule/simulate.h"
+
+namespace chimera::schedule {
+
+// One instruction with its costs. Keys are dense: a transfer's is the same at its start and its
+// wait.
+struct Move {
+  const Instr* instr = nullptr;
+  double seconds = 0;  // that it occupies the worker: computations and updates
+  int channel = -1;    // messages: index into SimulatedPrograms::channels
+  int transfer = -1;   // messages: key within the worker
+  int reduction = -1;  // index into SimulatedPrograms::reductions
+  // Slots taken and given back when the instruction begins and when it ends.
+  int full_begin = 0, full_end = 0, edge_begin = 0, edge_end = 0;
+};
+
+// All messages of one pipe from one worker to another; they match in the order posted.
+struct Channel {
+  int source = 0, destination = 0;
+  int link = 0;  // shared by the channels between the same two workers
+  LinkCost cost;
+};
+
+// One per group and kind (sum, scattered sum, gathered weights).
+struct Reduction {
+  std::vector<int> members;  // workers of this replica
+  double seconds = 0;
+};
+
+struct SimulatedPrograms {
+  int lag = 0;
+  int links = 0;
+  std::vector<std::vector<Move>> workers;  // as the bodies
+  std::vector<int> transfers;              // keys per worker
+  std::vector<double> busy;                // per worker and step
+  std::vector<Channel> channels;
+  std::vector<Reduction> reductions;
+};
+
+// Refers to `schedule`, which must have been verified and must outlive it.
+SimulatedPrograms prepare(const Schedule& schedule, const Costs& costs);
+
+}  // namespace chimera::schedule
