@@ -29,6 +29,15 @@ double allreduce_seconds(double alpha, double beta, double bytes, double r) {
   return r <= 1 ? 0 : 2 * std::log2(r) * alpha + 2 * (r - 1) / r * beta * bytes;
 }
 
+namespace {
+constexpr double PieceTimes::*kPerSample[] = {
+    &PieceTimes::block_forward,      &PieceTimes::block_input,  &PieceTimes::block_weight,
+    &PieceTimes::block_selective,    &PieceTimes::block_refill, &PieceTimes::embedding_forward,
+    &PieceTimes::embedding_backward, &PieceTimes::head};
+
+Link link_of(const MeasuredLink& m) { return {m.alpha, m.beta > 0 ? 1 / m.beta : 1e14}; }
+}  // namespace
+
 Cluster cluster_of(const Calibration& calibration, const std::string& transport) {
   ENSURE(!calibration.steps.empty(),
          "the calibration has no step; `chimera bench step --save` measures one");
@@ -48,10 +57,42 @@ Cluster cluster_of(const Calibration& calibration, const std::string& transport)
   c.nodes = 1;
   c.memory_bytes = calibration.memory_bytes / static_cast<double>(c.devices_per_node);
   c.memory_bandwidth = 7 * 4 / step.times.optimizer;  // bytes that AdamW moves per parameter
-  c.intra_node = {link->alpha, link->beta > 0 ? 1 / link->beta : 1e14};
+  c.intra_node = link_of(*link);
   c.inter_node = c.intra_node;
-  c.overlaps_messages = false;  // cores that copy do not compute
+  const auto sum = std::ranges::find(calibration.allreduce, transport, &MeasuredLink::transport);
+  c.reduction_intra_node = sum == calibration.allreduce.end() ? c.intra_node : link_of(*sum);
+  c.reduction_inter_node = c.reduction_intra_node;
   return c;
+}
+
+PieceTimes measured_times(const Calibration& calibration, const model::ModelConfig& m, Index B,
+                          Index T) {
+  const MeasuredStep *near = nullptr, *next = nullptr;  // the two nearest B
+  const auto distance = [&](const MeasuredStep* s) {
+    return s ? std::abs(std::log2(static_cast<double>(s->B) / static_cast<double>(B))) : 1e9;
+  };
+  for (const MeasuredStep& s : calibration.steps) {
+    if (s.C != m.n_embd || s.H != m.n_head || s.V != m.vocab_size || s.T != T) continue;
+    if (s.threads != calibration.steps.front().threads) continue;  // another device
+    if (distance(&s) < distance(near))
+      next = near && near->B != s.B ? std::exchange(near, &s) : (near = &s, next);
+    else if (s.B != near->B && distance(&s) < distance(next))
+      next = &s;
+  }
+  if (near == nullptr)
+    FailUsage("the calibration has no step of width ", m.n_embd, ", ", m.n_head,
+              " heads, vocabulary ", m.vocab_size, " and sequence ", T,
+              "; measure it: chimera bench step with this model, ", "--save");
+  PieceTimes out = near->times;
+  const double b = static_cast<double>(B), b0 = static_cast<double>(near->B),
+               b1 = next ? static_cast<double>(next->B) : 0;
+  for (double PieceTimes::*piece : kPerSample) {
+    const double t0 = near->times.*piece;
+    // Through both where there are two, else proportional; never below half of proportional.
+    const double line = next ? t0 + (next->times.*piece - t0) * (b - b0) / (b1 - b0) : t0 * b / b0;
+    out.*piece = std::max(line, 0.5 * t0 * b / b0);
+  }
+  return out;
 }
 
 }  // namespace chimera::plan

@@ -33,6 +33,7 @@ constexpr TimeKey kTimes[] = {{"block_forward", &PieceTimes::block_forward},
                               {"block_input", &PieceTimes::block_input},
                               {"block_weight", &PieceTimes::block_weight},
                               {"block_selective", &PieceTimes::block_selective},
+                              {"block_refill", &PieceTimes::block_refill},
                               {"embedding_forward", &PieceTimes::embedding_forward},
                               {"embedding_backward", &PieceTimes::embedding_backward},
                               {"head", &PieceTimes::head},
@@ -48,7 +49,7 @@ MeasuredStep read_step(const Fields& f) {
   step.threads = f["threads"].count(kThreads);
   step.workers = f["workers"].count(kRanks);
   const Fields seconds = f["seconds"];
-  seconds.only({"block_forward", "block_input", "block_weight", "block_selective",
+  seconds.only({"block_forward", "block_input", "block_weight", "block_selective", "block_refill",
                 "embedding_forward", "embedding_backward", "head", "optimizer"});
   for (const TimeKey& t : kTimes) step.times.*t.time = seconds[t.key].number(kSeconds);
   return step;

@@ -40,7 +40,7 @@ Cluster parse_cluster(const std::string& text, const std::string& name) {
   check_format(json, name, "chimera-cluster", 1, kMadeBy);
   const Fields root(json, name, "");
   root.only({"format", "version", "name", "device", "devices_per_node", "inter_node"},
-            {"intra_node", "nodes", "overlaps_messages"});
+            {"intra_node", "nodes"});
   Cluster c;
   c.name = root["name"].text(200);
   const Fields device = root["device"];
@@ -57,7 +57,7 @@ Cluster parse_cluster(const std::string& text, const std::string& name) {
     ENSURE(root.has("intra_node"), name, ": intra_node is missing; a node has ", c.devices_per_node,
            " devices");
   c.intra_node = root.has("intra_node") ? read_link(root["intra_node"]) : c.inter_node;
-  if (root.has("overlaps_messages")) c.overlaps_messages = root["overlaps_messages"].flag();
+  c.reduction_inter_node = c.inter_node, c.reduction_intra_node = c.intra_node;
   return c;
 }
 

@@ -11,6 +11,13 @@ using schedule::Group;
 using schedule::Holder;
 using schedule::Schedule;
 
+nn::Recompute parse_recompute(const std::string& name) {
+  if (name == "none") return nn::Recompute::None;
+  if (name == "selective") return nn::Recompute::Selective;
+  if (name == "full") return nn::Recompute::Full;
+  FailUsage("recompute is \"", name, "\"; it must be none, selective or full");
+}
+
 StageBytes stage_bytes(const Shape& shape, int stage, bool split, Index span) {
   StageBytes out;
   if (stage == static_cast<int>(shape.layers.size())) {
@@ -18,8 +25,9 @@ StageBytes stage_bytes(const Shape& shape, int stage, bool split, Index span) {
     return out;
   }
   const model::Stage declared(shape.model, shape.layers, stage, checked_mul(shape.samples, span),
-                              shape.T, split);
+                              shape.T, split, shape.recompute);
   out.parameters = declared.parameters();
+  out.edge_slot = declared.edge_layout().bytes();
   out.full_slot = declared.slot_layout().bytes();
   out.workspace = declared.workspace_layout().bytes();
   return out;

@@ -50,6 +50,11 @@ void fit_line(MeasuredLink& link);
 // and beta: 2 log2(r) alpha + 2 (r - 1) / r beta bytes (paper, section 3.4).
 double allreduce_seconds(double alpha, double beta, double bytes, double r);
 
+// Of a shape that was measured (any number of layers, tied or not): between and beyond the measured
+// B by a straight line. UsageError, with the command to run, for a shape that was not.
+PieceTimes measured_times(const Calibration& calibration, const model::ModelConfig& model, Index B,
+                          Index T);
+
 // This machine as a cluster of one node: a device is `threads` cores.
 Cluster cluster_of(const Calibration& calibration, const std::string& transport);
 

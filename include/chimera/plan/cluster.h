@@ -23,8 +23,7 @@ struct Cluster {
   Index devices_per_node = 1;
   Index nodes = 0;  // 0: not limited
   Link inter_node, intra_node;
-  // Whether a device computes at full speed while its messages travel.
-  bool overlaps_messages = true;
+  Link reduction_inter_node, reduction_intra_node;  // read from a file: as the links
 };
 
 // Reads a cluster file (configs/clusters/*.json): every number is {"value": v, "source": "where it

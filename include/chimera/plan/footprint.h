@@ -19,10 +19,13 @@ struct MemoryItem {
 // What memory depends on beside the schedules.
 struct Shape {
   model::ModelConfig model;
-  std::vector<Index> layers;       // of each of the vD stages
-  Index samples = 1, T = 0;        // B, tokens of a sample
-  std::string recompute = "none";  // none, selective, full
+  std::vector<Index> layers;  // of each of the vD stages
+  Index samples = 1, T = 0;   // B, tokens of a sample
+  nn::Recompute recompute = nn::Recompute::None;
 };
+
+// "none", "selective", "full"; UsageError for anything else.
+nn::Recompute parse_recompute(const std::string& name);
 
 // The parts of one stage, or of the tied matrix, that do not depend on who holds it.
 struct StageBytes {
