@@ -37,13 +37,4 @@ double flops_per_token(const ModelConfig& m, Index T, bool causal_half) {
   return 6 * multiplied + (causal_half ? 6 : 12) * L * C * static_cast<double>(T);
 }
 
-std::vector<Index> even_stage_layers(Index n_layer, Index stages) {
-  ENSURE(stages >= 1 && stages <= n_layer, "the model has ", n_layer, " layers, fewer than the ",
-         stages, " stages; use a depth of at most ", n_layer);
-  std::vector<Index> layers(static_cast<std::size_t>(stages), n_layer / stages);
-  const Index rest = n_layer % stages, first = (stages - rest) / 2;
-  for (Index i = 0; i < rest; ++i) ++layers[static_cast<std::size_t>(first + i)];
-  return layers;
-}
-
 }  // namespace chimera::model

@@ -1,6 +1,7 @@
 #include "chimera/model/stage.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "chimera/model/parameters.h"
 
@@ -16,49 +17,77 @@ ParameterLayout tied_parameters(const ModelConfig& config) {
 }
 
 Stage::Stage(const ModelConfig& m, const std::vector<Index>& layers, int stage, Index samples,
-             Index T, bool split_backward)
+             Index T, bool split_backward, Recompute recompute)
     : config_(m),
       first_(stage == 0),
       last_(stage + 1 == static_cast<int>(layers.size())),
-      split_(split_backward) {
-  const Index R = samples * T, C = m.n_embd;
+      split_(split_backward),
+      recompute_(recompute) {
+  const Index R = samples * T, count = layers[static_cast<std::size_t>(stage)];
+  ENSURE(count >= 1, "stage ", stage, " has ", count, " layers; every stage needs at least one");
   const nn::BlockConfig block = block_config(m);
   if (m.tied_embeddings) tied_ = tied_parameters(m).parameters.front().region;
-
   if (first_ && !m.tied_embeddings) wte_ = declare_wte(params_, m);
   if (first_) wpe_ = declare_wpe(params_, m);
-  input_ = slot_.add("input", DType::F32, {R, C});
-  gradient_ = slot_.add("gradient", DType::F32, {R, C});
-  tokens_ = slot_.add("tokens", DType::I32, {R});
-  targets_ = slot_.add("targets", DType::I32, {R});
-  losses_ = slot_.add("losses", DType::F32, {R});
-  Index layer = 0;
-  for (int s = 0; s < stage; ++s) layer += layers[static_cast<std::size_t>(s)];
-  for (Index i = 0; i < layers[static_cast<std::size_t>(stage)]; ++i, ++layer) {
+  declare_edge(R);
+  const Block::Scratch scratch = Block::declare_scratch(workspace_, block, samples, T);
+  const Block::Stash stash =
+      split_ ? Block::Stash{} : Block::declare_whole_stash(workspace_, block, scratch, R);
+  Index layer = std::accumulate(layers.begin(), layers.begin() + stage, Index{0});
+  for (Index i = 0; i < count; ++i, ++layer) {
+    const std::string name = "h." + std::to_string(layer);
     blocks_.emplace_back(params_, block, static_cast<int>(layer), order_of_block(layer));
-    saved_.push_back(Block::declare_saved(slot_, "h." + std::to_string(layer), block, samples, T));
-    if (split_ || i == 0)
-      stash_.push_back(Block::declare_stash(split_ ? slot_ : workspace_, block, R));
+    memory_.push_back({.saved = Block::declare_saved(slot_, name, block, samples, T, recompute),
+                       .stash = stash,
+                       .scratch = scratch});
+    if (i + 1 < count) between_.push_back(slot_.add(name + ".y", DType::F32, {R, m.n_embd}));
   }
-  scratch_ = Block::declare_scratch(workspace_, block, samples, T);
-  if (!last_) return;
+  if (split_) declare_split_stash(R);
+  if (last_) declare_head(R);
+}
 
-  ln_f_ = declare_ln_f(params_, m);
-  norm_f_ = nn::LayerNorm::declare(slot_, "ln_f", R);
-  if (!m.tied_embeddings) lm_head_ = declare_lm_head(params_, m);
-  const Index chunk =
-      std::clamp<Index>(kHeadChunkBytes / (m.vocab_size * size_of(DType::F32)), 1, R);
-  Layout head;  // shares the workspace with the blocks' backward: never in use at the same time
+void Stage::declare_edge(Index R) {
+  input_ = edge_.add("input", DType::F32, {R, config_.n_embd});
+  output_ = edge_.add("output, gradient", DType::F32, {R, config_.n_embd});
+  tokens_ = edge_.add("tokens", DType::I32, {R});
+  targets_ = edge_.add("targets", DType::I32, {R});
+  losses_ = edge_.add("losses", DType::F32, {R});
+}
+
+// In the place of what the input gradients have used up, where the weight gradients do not need it
+// (Block::Stash). Selective recomputation makes its outputs from those very tensors.
+void Stage::declare_split_stash(Index R) {
+  const Index C = config_.n_embd;
+  const auto own = [&](const char* name, Index width) {
+    return slot_.add(name, DType::F32, {R, width});
+  };
+  const bool reuse = recompute_ != Recompute::Selective;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const bool top = i + 1 == blocks_.size();
+    const Block::Saved& saved = memory_[i].saved;
+    memory_[i].stash = {.d_qkv = top ? own("d_qkv", 3 * C) : memory_[i + 1].saved.qkv,
+                        .d_attn = reuse ? saved.mid : own("d_attn", C),
+                        .d_fc = reuse ? saved.fc : own("d_fc", 4 * C),
+                        .d_mlp = reuse && !top ? between_[i] : own("d_mlp", C)};
+  }
+}
+
+// Shares the workspace with the blocks: never in use at the same time.
+void Stage::declare_head(Index R) {
+  const Index C = config_.n_embd, V = config_.vocab_size;
+  ln_f_ = declare_ln_f(params_, config_);
+  if (!config_.tied_embeddings) lm_head_ = declare_lm_head(params_, config_);
+  const Index chunk = std::clamp<Index>(kHeadChunkBytes / (V * size_of(DType::F32)), 1, R);
+  Layout head;
+  norm_f_ = nn::LayerNorm::declare(head, "ln_f", R);
   head_rows_ = head.add("head.rows", DType::F32, {R, C});
   head_drows_ = head.add("head.drows", DType::F32, {R, C});
-  logits_ = head.add("head.logits", DType::F32, {chunk, m.vocab_size});
+  logits_ = head.add("head.logits", DType::F32, {chunk, V});
   workspace_.reserve(head.bytes());
 }
 
-Tensor Stage::output(const SlotView& slot) const { return slot.rows(saved_.back().y); }
-
-Tensor Stage::block_input(const SlotView& slot, std::size_t i) const {
-  return i == 0 ? input(slot) : slot.rows(saved_[i - 1].y);
+Tensor Stage::block_input(const Pass& pass, std::size_t i) const {
+  return i == 0 ? input(pass.edge) : pass.slot.rows(between_[i - 1]);
 }
 
 Tensor Stage::head_weight(const Pass& pass) const {
@@ -73,7 +102,7 @@ Tensor Stage::head_gradient(const Pass& pass) const {
 void Stage::embed(Pass& pass) const {
   const Tensor wte = config_.tied_embeddings ? pass.tied_weights.at(tied_) : pass.weights.at(*wte_);
   pass.ops.embedding_forward(
-      input(pass.slot), tokens(pass.slot), wte, pass.weights.at(*wpe_), pass.slot.T,
+      input(pass.edge), tokens(pass.edge), wte, pass.weights.at(*wpe_), pass.edge.T,
       pass.dropout(static_cast<float>(config_.embd_pdrop), 0, DropoutSite::Embedding));
 }
 
@@ -82,26 +111,26 @@ void Stage::backward_embedding(Pass& pass) const {
       config_.tied_embeddings ? pass.tied_embedding_gradients.at(tied_) : pass.gradients.at(*wte_);
   const Tensor dwpe = config_.position_encoding == "learned" ? pass.gradients.at(*wpe_) : Tensor();
   pass.ops.embedding_backward(
-      dwte, dwpe, gradient(pass.slot), tokens(pass.slot), pass.slot.T,
+      dwte, dwpe, gradient(pass.edge), tokens(pass.edge), pass.edge.T,
       pass.dropout(static_cast<float>(config_.embd_pdrop), 0, DropoutSite::Embedding));
 }
 
 void Stage::head(Pass& pass, float label_smoothing) const {
-  const SlotView& slot = pass.slot;
+  const SlotView& edge = pass.edge;
+  const SlotView work = pass.scratch();
   const bool train = pass.mode == nn::Mode::Train;
-  const Index R = slot.samples * slot.T, most = logits_.shape[0];
-  const Tensor rows = pass.workspace.at(head_rows_).rows(0, R),
-               drows = pass.workspace.at(head_drows_).rows(0, R);
-  const Tensor weight = head_weight(pass), y = output(slot);
-  const Tensor mean = slot.rows(norm_f_.mean), rstd = slot.rows(norm_f_.rstd);
+  const Index R = edge.samples * edge.T, most = logits_.shape[0];
+  const Tensor rows = work.rows(head_rows_), drows = work.rows(head_drows_);
+  const Tensor mean = work.rows(norm_f_.mean), rstd = work.rows(norm_f_.rstd);
+  const Tensor weight = head_weight(pass), y = output(edge);
   ln_f_->forward(pass, rows, y, mean, rstd);
   for (Index begin = 0; begin < R; begin += most) {
     const Index count = std::min(most, R - begin);
     const Tensor logits = pass.workspace.at(logits_).rows(0, count);
     pass.ops.matmul(logits, rows.rows(begin, count), Transpose::No, weight, Transpose::Yes,
                     Write::Set);
-    pass.ops.cross_entropy(losses(slot).rows(begin, count), logits,
-                           targets(slot).rows(begin, count), label_smoothing, pass.loss_scale,
+    pass.ops.cross_entropy(losses(edge).rows(begin, count), logits,
+                           targets(edge).rows(begin, count), label_smoothing, pass.loss_scale,
                            train ? Gradient::InPlace : Gradient::None);
     if (!train) continue;
     pass.ops.matmul(drows.rows(begin, count), logits, Transpose::No, weight, Transpose::No,
@@ -109,39 +138,37 @@ void Stage::head(Pass& pass, float label_smoothing) const {
     pass.ops.matmul(head_gradient(pass), logits, Transpose::Yes, rows.rows(begin, count),
                     Transpose::No, Write::Add);
   }
-  if (train) ln_f_->backward(pass, gradient(slot), drows, y, mean, rstd, Write::Set);
+  if (train) ln_f_->backward(pass, gradient(edge), drows, y, mean, rstd, Write::Set);
+}
+
+void Stage::run_blocks(Pass& pass, Tensor y) const {
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    blocks_[i].forward(pass, memory_[i], block_input(pass, i),
+                       i + 1 < blocks_.size() ? pass.slot.rows(between_[i]) : y);
 }
 
 void Stage::forward(Pass& pass, float label_smoothing) const {
   if (first_) embed(pass);
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
-    blocks_[i].forward(pass, saved_[i], block_input(pass.slot, i));
+  run_blocks(pass, output(pass.edge));
   if (last_) head(pass, label_smoothing);
 }
 
-void Stage::backward(Pass& pass) const {
-  ENSURE(!split_, "a stage with a split backward is told to run a whole one");
-  const SlotView stash_memory{pass.workspace, 0, pass.slot.samples, pass.slot.T};
-  for (std::size_t i = blocks_.size(); i-- > 0;) {
-    blocks_[i].backward_input(pass, saved_[i], stash_[0], stash_memory, scratch_,
-                              gradient(pass.slot), block_input(pass.slot, i));
-    blocks_[i].backward_weight(pass, saved_[i], stash_[0], stash_memory);
-  }
-  if (first_) backward_embedding(pass);
+void Stage::recompute(Pass& pass) const {
+  ENSURE(recompute_ == Recompute::Full,
+         "a stage that keeps its activations is told to make them again");
+  run_blocks(pass, {});
 }
 
-void Stage::backward_input(Pass& pass) const {
-  ENSURE(split_, "a stage without a split backward is told to run half of one");
+void Stage::backward_blocks(Pass& pass, Block::Part part) const {
+  ENSURE(split_ == (part != Block::Part::Whole), "a stage ", split_ ? "with" : "without",
+         " a split backward is told to run ", split_ ? "a whole one" : "half of one");
   for (std::size_t i = blocks_.size(); i-- > 0;)
-    blocks_[i].backward_input(pass, saved_[i], stash_[i], pass.slot, scratch_, gradient(pass.slot),
-                              block_input(pass.slot, i));
+    blocks_[i].backward(pass, memory_[i], part, gradient(pass.edge), block_input(pass, i));
+  if (first_ && part != Block::Part::Input) backward_embedding(pass);
 }
 
-void Stage::backward_weight(Pass& pass) const {
-  ENSURE(split_, "a stage without a split backward is told to run half of one");
-  for (std::size_t i = blocks_.size(); i-- > 0;)
-    blocks_[i].backward_weight(pass, saved_[i], stash_[i], pass.slot);
-  if (first_) backward_embedding(pass);
-}
+void Stage::backward(Pass& pass) const { backward_blocks(pass, Block::Part::Whole); }
+void Stage::backward_input(Pass& pass) const { backward_blocks(pass, Block::Part::Input); }
+void Stage::backward_weight(Pass& pass) const { backward_blocks(pass, Block::Part::Weight); }
 
 }  // namespace chimera::model

@@ -2,7 +2,14 @@
 
 namespace chimera::nn {
 namespace {
+
 std::string prefix_of(int layer) { return "transformer.h." + std::to_string(layer) + "."; }
+
+// Where an output stands that selective recomputation does not keep.
+Tensor kept_or(const Pass& pass, const std::optional<Region>& kept, const Region& scratch) {
+  return kept ? pass.slot.rows(*kept) : pass.scratch().rows(scratch);
+}
+
 }  // namespace
 
 Block::Block(ParameterLayout& params, const BlockConfig& config, int layer, int order)
@@ -20,99 +27,141 @@ Block::Block(ParameterLayout& params, const BlockConfig& config, int layer, int 
                   layer + 1, config.residual_deviation) {}
 
 Block::Saved Block::declare_saved(Layout& slot, const std::string& name, const BlockConfig& config,
-                                  Index samples, Index T) {
+                                  Index samples, Index T, Recompute recompute) {
   const Index R = samples * T, C = config.C;
   const auto rows = [&](const char* what, Index width) {
     return slot.add(name + "." + what, DType::F32, {R, width});
   };
-  return {.ln1 = rows("ln1", C),
-          .qkv = rows("qkv", 3 * C),
-          .heads = rows("heads", C),
-          .mid = rows("mid", C),
-          .ln2 = rows("ln2", C),
-          .fc = rows("fc", 4 * C),
-          .gelu = rows("gelu", 4 * C),
-          .y = rows("y", C),
-          .norm1 = LayerNorm::declare(slot, name + ".norm1", R),
-          .norm2 = LayerNorm::declare(slot, name + ".norm2", R),
-          .lse = slot.add(name + ".lse", DType::F32, {samples, config.H, T})};
-}
-
-Block::Stash Block::declare_stash(Layout& layout, const BlockConfig& config, Index rows) {
-  return {.d_qkv = layout.add("d_qkv", DType::F32, {rows, 3 * config.C}),
-          .d_attn = layout.add("d_attn", DType::F32, {rows, config.C}),
-          .d_fc = layout.add("d_fc", DType::F32, {rows, 4 * config.C}),
-          .d_mlp = layout.add("d_mlp", DType::F32, {rows, config.C})};
+  Saved saved{.qkv = rows("qkv", 3 * C),
+              .heads = rows("heads", C),
+              .mid = rows("mid", C),
+              .fc = rows("fc", 4 * C),
+              .ln1 = {},
+              .ln2 = {},
+              .gelu = {},
+              .norm1 = LayerNorm::declare(slot, name + ".norm1", R),
+              .norm2 = LayerNorm::declare(slot, name + ".norm2", R),
+              .lse = slot.add(name + ".lse", DType::F32, {samples, config.H, T})};
+  if (recompute == Recompute::Selective) return saved;
+  saved.ln1 = rows("ln1", C);
+  saved.ln2 = rows("ln2", C);
+  saved.gelu = rows("gelu", 4 * C);
+  return saved;
 }
 
 Block::Scratch Block::declare_scratch(Layout& workspace, const BlockConfig& config, Index samples,
                                       Index T) {
-  return {.rows = workspace.add("d_rows", DType::F32, {samples * T, config.C}),
+  const Index R = samples * T;
+  return {.rows = workspace.add("rows", DType::F32, {R, config.C}),
+          .wide = workspace.add("wide", DType::F32, {R, 4 * config.C}),
           .delta = workspace.add("delta", DType::F32, {samples, config.H, T})};
 }
 
-void Block::forward(Pass& pass, const Saved& saved, Tensor x) const {
+Block::Stash Block::declare_whole_stash(Layout& workspace, const BlockConfig& config,
+                                        const Scratch& scratch, Index rows) {
+  const Region branch = workspace.add("d_branch", DType::F32, {rows, config.C});
+  Region d_qkv = scratch.wide;
+  d_qkv.shape[1] = 3 * config.C;
+  return {.d_qkv = d_qkv, .d_attn = branch, .d_fc = scratch.wide, .d_mlp = branch};
+}
+
+void Block::forward(Pass& pass, const Memory& m, Tensor x, Tensor y) const {
   const SlotView& s = pass.slot;
   const Index B = s.samples, T = s.T, C = config_.C;
-  const Tensor mid = s.rows(saved.mid).reshaped({B, T, C}), y = s.rows(saved.y).reshaped({B, T, C});
-  // The branch is written where the sum will stand: residual_forward may work in place.
-  ln_1_.forward(pass, s.rows(saved.ln1), x, s.rows(saved.norm1.mean), s.rows(saved.norm1.rstd));
-  c_attn_.forward(pass, s.rows(saved.qkv), s.rows(saved.ln1));
-  pass.ops.attention_forward(s.rows(saved.heads).reshaped({B, T, C}), s.per_sample(saved.lse),
-                             s.rows(saved.qkv).reshaped({B, T, 3, C}), config_.H,
+  const Saved& saved = m.saved;
+  const Tensor qkv = s.rows(saved.qkv), heads = s.rows(saved.heads), fc = s.rows(saved.fc);
+  const Tensor mid = s.rows(saved.mid), mid3 = mid.reshaped({B, T, C});
+  const Tensor ln1 = kept_or(pass, saved.ln1, m.scratch.rows),
+               ln2 = kept_or(pass, saved.ln2, m.scratch.rows),
+               gelu = kept_or(pass, saved.gelu, m.scratch.wide);
+  ln_1_.forward(pass, ln1, x, s.rows(saved.norm1.mean), s.rows(saved.norm1.rstd));
+  c_attn_.forward(pass, qkv, ln1);
+  pass.ops.attention_forward(heads.reshaped({B, T, C}), s.per_sample(saved.lse),
+                             qkv.reshaped({B, T, 3, C}), config_.H,
                              pass.dropout(config_.attn_pdrop, layer_, DropoutSite::Attention));
-  attn_c_proj_.forward(pass, s.rows(saved.mid), s.rows(saved.heads));
+  // A branch is written where the sum will stand: residual_forward may work in place.
+  attn_c_proj_.forward(pass, mid, heads);
   pass.ops.residual_forward(
-      mid, x.reshaped({B, T, C}), mid,
+      mid3, x.reshaped({B, T, C}), mid3,
       pass.dropout(config_.resid_pdrop, layer_, DropoutSite::AttentionResidual));
-  ln_2_.forward(pass, s.rows(saved.ln2), s.rows(saved.mid), s.rows(saved.norm2.mean),
-                s.rows(saved.norm2.rstd));
-  c_fc_.forward(pass, s.rows(saved.fc), s.rows(saved.ln2));
-  pass.ops.gelu_forward(s.rows(saved.gelu), s.rows(saved.fc));
-  mlp_c_proj_.forward(pass, s.rows(saved.y), s.rows(saved.gelu));
-  pass.ops.residual_forward(y, mid, y,
+  ln_2_.forward(pass, ln2, mid, s.rows(saved.norm2.mean), s.rows(saved.norm2.rstd));
+  c_fc_.forward(pass, fc, ln2);
+  if (!y.empty() || saved.gelu) pass.ops.gelu_forward(gelu, fc);
+  if (y.empty()) return;
+  mlp_c_proj_.forward(pass, y, gelu);
+  const Tensor y3 = y.reshaped({B, T, C});
+  pass.ops.residual_forward(y3, mid3, y3,
                             pass.dropout(config_.resid_pdrop, layer_, DropoutSite::MlpResidual));
 }
 
-void Block::backward_input(Pass& pass, const Saved& saved, const Stash& stash,
-                           const SlotView& stash_memory, const Scratch& scratch, Tensor g,
-                           Tensor x) const {
-  const SlotView& s = pass.slot;
-  const Index B = s.samples, T = s.T, C = config_.C;
-  const Tensor d_mlp = stash_memory.rows(stash.d_mlp), d_fc = stash_memory.rows(stash.d_fc),
-               d_attn = stash_memory.rows(stash.d_attn), d_qkv = stash_memory.rows(stash.d_qkv);
-  const Tensor d_rows = pass.workspace.at(scratch.rows).rows(0, B * T);
-  const Tensor g3 = g.reshaped({B, T, C});
-
-  pass.ops.residual_backward(d_mlp.reshaped({B, T, C}), g3,
-                             pass.dropout(config_.resid_pdrop, layer_, DropoutSite::MlpResidual));
-  mlp_c_proj_.backward_input(pass, d_fc, d_mlp);
-  pass.ops.gelu_backward(d_fc, d_fc, s.rows(saved.fc));
-  c_fc_.backward_input(pass, d_rows, d_fc);
-  ln_2_.backward(pass, g, d_rows, s.rows(saved.mid), s.rows(saved.norm2.mean),
-                 s.rows(saved.norm2.rstd), Write::Add);
-
-  pass.ops.residual_backward(
-      d_attn.reshaped({B, T, C}), g3,
-      pass.dropout(config_.resid_pdrop, layer_, DropoutSite::AttentionResidual));
-  attn_c_proj_.backward_input(pass, d_rows, d_attn);
-  pass.ops.attention_backward(
-      d_qkv.reshaped({B, T, 3, C}), pass.workspace.at(scratch.delta).rows(0, B),
-      d_rows.reshaped({B, T, C}), s.rows(saved.heads).reshaped({B, T, C}), s.per_sample(saved.lse),
-      s.rows(saved.qkv).reshaped({B, T, 3, C}), config_.H,
-      pass.dropout(config_.attn_pdrop, layer_, DropoutSite::Attention));
-  c_attn_.backward_input(pass, d_rows, d_qkv);
-  ln_1_.backward(pass, g, d_rows, x, s.rows(saved.norm1.mean), s.rows(saved.norm1.rstd),
-                 Write::Add);
+void Block::backward(Pass& pass, const Memory& memory, Part part, Tensor g, Tensor x) const {
+  backward_mlp(pass, memory, part, g);
+  backward_attention(pass, memory, part, g, x);
 }
 
-void Block::backward_weight(Pass& pass, const Saved& saved, const Stash& stash,
-                            const SlotView& stash_memory) const {
+// The order of both lets memory be shared as Stash says: a weight gradient comes before anything
+// that may stand in its operands' place, and an output made again is written where the next
+// gradient, or the last one, has its place.
+void Block::backward_mlp(Pass& pass, const Memory& m, Part part, Tensor g) const {
+  const bool input = part != Part::Weight, weight = part != Part::Input;
   const SlotView& s = pass.slot;
-  mlp_c_proj_.backward_weight(pass, stash_memory.rows(stash.d_mlp), s.rows(saved.gelu));
-  c_fc_.backward_weight(pass, stash_memory.rows(stash.d_fc), s.rows(saved.ln2));
-  attn_c_proj_.backward_weight(pass, stash_memory.rows(stash.d_attn), s.rows(saved.heads));
-  c_attn_.backward_weight(pass, stash_memory.rows(stash.d_qkv), s.rows(saved.ln1));
+  const SlotView work = pass.scratch();
+  const SlotView& stash = part == Part::Whole ? work : s;
+  const Index B = s.samples, T = s.T, C = config_.C;
+  const Tensor d_mlp = stash.rows(m.stash.d_mlp), d_fc = stash.rows(m.stash.d_fc);
+  const Tensor rows = work.rows(m.scratch.rows), wide = work.rows(m.scratch.wide);
+  const Tensor mid = s.rows(m.saved.mid), fc = s.rows(m.saved.fc);
+  const Tensor mean = s.rows(m.saved.norm2.mean), rstd = s.rows(m.saved.norm2.rstd);
+  if (input)
+    pass.ops.residual_backward(d_mlp.reshaped({B, T, C}), g.reshaped({B, T, C}),
+                               pass.dropout(config_.resid_pdrop, layer_, DropoutSite::MlpResidual));
+  if (weight) {
+    const Tensor gelu = kept_or(pass, m.saved.gelu, m.scratch.wide);
+    if (!m.saved.gelu) pass.ops.gelu_forward(gelu, fc);
+    mlp_c_proj_.backward_weight(pass, d_mlp, gelu);
+  }
+  if (input) {
+    mlp_c_proj_.backward_input(pass, wide, d_mlp);
+    pass.ops.gelu_backward(d_fc, wide, fc);
+    c_fc_.backward_input(pass, rows, d_fc);
+    ln_2_.backward(pass, g, rows, mid, mean, rstd, Write::Add);
+  }
+  if (weight) {
+    const Tensor ln2 = kept_or(pass, m.saved.ln2, m.scratch.rows);
+    if (!m.saved.ln2) ln_2_.forward(pass, ln2, mid, mean, rstd);
+    c_fc_.backward_weight(pass, d_fc, ln2);
+  }
+}
+
+void Block::backward_attention(Pass& pass, const Memory& m, Part part, Tensor g, Tensor x) const {
+  const bool input = part != Part::Weight, weight = part != Part::Input;
+  const SlotView& s = pass.slot;
+  const SlotView work = pass.scratch();
+  const SlotView& stash = part == Part::Whole ? work : s;
+  const Index B = s.samples, T = s.T, C = config_.C;
+  const Tensor d_attn = stash.rows(m.stash.d_attn), d_qkv = stash.rows(m.stash.d_qkv);
+  const Tensor rows = work.rows(m.scratch.rows), heads = s.rows(m.saved.heads);
+  const Tensor mean = s.rows(m.saved.norm1.mean), rstd = s.rows(m.saved.norm1.rstd);
+  if (input)
+    pass.ops.residual_backward(
+        d_attn.reshaped({B, T, C}), g.reshaped({B, T, C}),
+        pass.dropout(config_.resid_pdrop, layer_, DropoutSite::AttentionResidual));
+  if (weight) attn_c_proj_.backward_weight(pass, d_attn, heads);
+  if (input) {
+    attn_c_proj_.backward_input(pass, rows, d_attn);
+    pass.ops.attention_backward(d_qkv.reshaped({B, T, 3, C}), work.per_sample(m.scratch.delta),
+                                rows.reshaped({B, T, C}), heads.reshaped({B, T, C}),
+                                s.per_sample(m.saved.lse),
+                                s.rows(m.saved.qkv).reshaped({B, T, 3, C}), config_.H,
+                                pass.dropout(config_.attn_pdrop, layer_, DropoutSite::Attention));
+    c_attn_.backward_input(pass, rows, d_qkv);
+    ln_1_.backward(pass, g, rows, x, mean, rstd, Write::Add);
+  }
+  if (weight) {
+    const Tensor ln1 = kept_or(pass, m.saved.ln1, m.scratch.rows);
+    if (!m.saved.ln1) ln_1_.forward(pass, ln1, x, mean, rstd);
+    c_attn_.backward_weight(pass, d_qkv, ln1);
+  }
 }
 
 Block::DecodeScratch Block::declare_decode(Layout& w, const BlockConfig& config, Index rows) {

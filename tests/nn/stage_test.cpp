@@ -1,145 +1,45 @@
-// A stage on its own: slots that span several samples, and the backward in two halves.
-#include "chimera/model/stage.h"
-
+// A stage on its own: slots that span several samples, the backward in two halves, its memory.
 #include <cmath>
-#include <cstring>
 
-#include "chimera/base/rng.h"
-#include "chimera/device/device.h"
+#include "stage_bench.h"
 #include "support/support.h"
 
 using namespace chimera;
-using namespace chimera::model;
 
 namespace {
-
-constexpr Index kSamples = 2, kT = 5;
-
-ModelConfig tiny() {
-  ModelConfig m;
-  m.n_layer = 3, m.n_head = 2, m.n_embd = 12, m.n_positions = 8, m.vocab_size = 23;
-  m.embd_pdrop = m.attn_pdrop = m.resid_pdrop = 0.2;
-  return m;
+constexpr Index kSamples = StageBench::kSamples;
 }
 
-// One stage with memory of its own: weights as trained, a slot, accumulators.
-class Bench {
- public:
-  Bench(const std::vector<Index>& layers, int stage, bool split)
-      : config_(tiny()),
-        tied_layout_(tied_parameters(config_)),
-        stage_(config_, layers, stage, kSamples, kT, split),
-        weights_(filled(stage_.parameters().layout.bytes(), 1)),
-        gradients_(zeroed(stage_.parameters().layout.bytes())),
-        tied_weights_(filled(tied_layout_.layout.bytes(), 2)),
-        tied_embedding_(zeroed(tied_layout_.layout.bytes())),
-        tied_head_(zeroed(tied_layout_.layout.bytes())),
-        slot_(zeroed(stage_.slot_layout().bytes())),
-        workspace_(zeroed(stage_.workspace_layout().bytes())) {
-    const nn::SlotView all = view(0, kSamples);
-    for (Index i = 0; i < kSamples * kT; ++i) {
-      stage_.tokens(all).i32()[i] = static_cast<std::int32_t>((i * 7) % config_.vocab_size);
-      stage_.targets(all).i32()[i] = static_cast<std::int32_t>((i * 11 + 3) % config_.vocab_size);
-    }
-    if (!stage_.first())
-      fill_normal(stage_.input(all).f32(), stage_.input(all).size(), 0, 0, 1, 5, 5);
-  }
-
-  nn::SlotView view(Index first, Index samples) const {
-    return {Flat{slot_.data()}, first, samples, kT};
-  }
-  Pass pass(Index first, Index samples) {
-    return {.ops = *ops_,
-            .weights = Flat{weights_.data()},
-            .gradients = Flat{gradients_.data()},
-            .tied_weights = Flat{tied_weights_.data()},
-            .tied_embedding_gradients = Flat{tied_embedding_.data()},
-            .tied_head_gradients = Flat{tied_head_.data()},
-            .slot = view(first, samples),
-            .workspace = Flat{workspace_.data()},
-            .dropout_seed = 9,
-            .first_sample = 100 + first,
-            .loss_scale = 0.1f};
-  }
-  void set_output_gradient() {
-    if (stage_.last()) return;  // the head has set it
-    const Tensor g = stage_.gradient(view(0, kSamples));
-    fill_normal(g.f32(), g.size(), 0, 0, 1, 6, 6);
-  }
-  const Stage& stage() const { return stage_; }
-  // Everything a step leaves: gradients of the weights and of the stage's input.
-  std::vector<float> results() const {
-    std::vector<float> out;
-    for (const Buffer* b : {&gradients_, &tied_embedding_, &tied_head_}) {
-      const auto* values = reinterpret_cast<const float*>(b->data());
-      out.insert(out.end(), values, values + b->bytes() / 4);
-    }
-    const Tensor g = stage_.gradient(view(0, kSamples));
-    if (!stage_.first()) out.insert(out.end(), g.f32(), g.f32() + g.size());
-    return out;
-  }
-
- private:
-  Buffer zeroed(Index bytes) {
-    Buffer b(*device_, bytes);
-    std::memset(b.data(), 0, static_cast<std::size_t>(bytes));
-    return b;
-  }
-  Buffer filled(Index bytes, std::uint64_t stream) {
-    Buffer b(*device_, bytes);
-    fill_normal(reinterpret_cast<float*>(b.data()), bytes / 4, 0, 0.05f, 0.2f, 3, stream);
-    return b;
-  }
-
-  ModelConfig config_;
-  std::unique_ptr<Device> device_ = make_host_device();
-  std::unique_ptr<Ops> ops_ = make_cpu_ops();
-  nn::ParameterLayout tied_layout_;
-  Stage stage_;
-  Buffer weights_, gradients_, tied_weights_, tied_embedding_, tied_head_, slot_, workspace_;
-};
-
-const std::vector<std::pair<std::vector<Index>, int>> kStages = {
-    {{3}, 0}, {{1, 2}, 0}, {{1, 2}, 1}, {{1, 1, 1}, 1}};
-
-}  // namespace
-
 TEST_CASE("input and weight gradients apart equal the whole backward bitwise") {
-  for (const auto& [layers, index] : kStages) {
-    Bench whole(layers, index, false), split(layers, index, true);
-    for (Bench* b : {&whole, &split}) {
-      Pass pass = b->pass(0, kSamples);
-      b->stage().forward(pass, 0.1f);
+  for (StageCase c : stage_cases()) {
+    StageBench whole(c);
+    c.split = true;
+    StageBench split(c);
+    for (StageBench* b : {&whole, &split}) {
+      b->forward(0, kSamples);
       b->set_output_gradient();
+      b->backward(0, kSamples);
     }
-    Pass a = whole.pass(0, kSamples), b = split.pass(0, kSamples);
-    whole.stage().backward(a);
-    split.stage().backward_input(b);
-    split.stage().backward_weight(b);
-    CHECK(whole.results() == split.results());
+    CHECK(bits(whole.results()) == bits(split.results()));
+    nn::Pass a = whole.pass(0, kSamples), b = split.pass(0, kSamples);
     CHECK_THROWS_AS(whole.stage().backward_input(a), Error);
+    CHECK_THROWS_AS(whole.stage().backward_weight(a), Error);
     CHECK_THROWS_AS(split.stage().backward(b), Error);
+    CHECK_THROWS_AS(split.stage().recompute(b), Error);
   }
 }
 
 // What forward doubling and backward halving rely on. Sums over rows change their grouping, so
 // equal to rounding.
-TEST_CASE("two samples in one pass equal one after the other, dropout included") {
-  for (const auto& [layers, index] : kStages) {
-    Bench together(layers, index, false), apart(layers, index, false);
-    Pass both = together.pass(0, kSamples);
-    together.stage().forward(both, 0.0f);
-    for (Index s = 0; s < kSamples; ++s) {
-      Pass one = apart.pass(s, 1);
-      apart.stage().forward(one, 0.0f);
-    }
+TEST_CASE("samples in one pass equal one after the other, dropout included") {
+  for (const StageCase& c : stage_cases()) {
+    StageBench together(c), apart(c);
+    together.forward(0, kSamples);
+    for (Index s = 0; s < kSamples; ++s) apart.forward(s, 1);
     together.set_output_gradient();
     apart.set_output_gradient();
-    together.stage().backward(both);
-    for (Index s = 0; s < kSamples; ++s) {
-      Pass one = apart.pass(s, 1);
-      apart.stage().backward(one);
-    }
+    together.backward(0, kSamples);
+    for (Index s = 0; s < kSamples; ++s) apart.backward(s, 1);
     const std::vector<float> x = together.results(), y = apart.results();
     REQUIRE(x.size() == y.size());
     double difference = 0, size = 0;
@@ -152,9 +52,30 @@ TEST_CASE("two samples in one pass equal one after the other, dropout included")
   }
 }
 
-TEST_CASE("stage layers: as even as possible, the rest in the middle, never fewer than one") {
-  CHECK(even_stage_layers(8, 4) == std::vector<Index>{2, 2, 2, 2});
-  CHECK(even_stage_layers(10, 4) == std::vector<Index>{2, 3, 3, 2});
-  CHECK(even_stage_layers(5, 5) == std::vector<Index>{1, 1, 1, 1, 1});
-  CHECK_THROWS_AS(even_stage_layers(3, 4), Error);
+// The table in src/model/README.md, to the byte: R C floats per multiple; statistics of two norms
+// and lse besides. All sizes are multiples of the alignment.
+TEST_CASE("memory of a micro-batch on a stage, in multiples of R C") {
+  using nn::Recompute;
+  const Index samples = 2, T = 16, L = 3, R = samples * T;
+  model::ModelConfig m = StageBench::config(true);
+  m.n_embd = 16, m.n_positions = T;
+  const auto slot = [&](bool split, Recompute recompute) {
+    const model::Stage stage(m, {L, 1}, 0, samples, T, split, recompute);
+    const Index floats = stage.slot_layout().bytes() / 4 - L * (4 * R + R * m.n_head);
+    CHECK(floats % (R * m.n_embd) == 0);
+    return floats / (R * m.n_embd);
+  };
+  CHECK(slot(false, Recompute::None) == 16 * L - 1);
+  CHECK(slot(false, Recompute::Selective) == 10 * L - 1);
+  CHECK(slot(false, Recompute::Full) == 16 * L - 1);
+  CHECK(slot(true, Recompute::None) == 16 * L + 3);
+  CHECK(slot(true, Recompute::Selective) == 16 * L + 2);
+  CHECK(slot(true, Recompute::Full) == 16 * L + 3);
+  for (const Recompute r : {Recompute::None, Recompute::Selective, Recompute::Full})
+    for (const bool split : {false, true}) {
+      const model::Stage stage(m, {L, 1}, 0, samples, T, split, r);
+      CHECK(stage.edge_layout().bytes() == 4 * (2 * R * m.n_embd + 3 * R));
+      CHECK(stage.workspace_layout().bytes() ==
+            4 * ((split ? 5 : 6) * R * m.n_embd + R * m.n_head));
+    }
 }

@@ -31,9 +31,4 @@ const Preset* find_preset(const std::string& name);
 Index parameter_count(const ModelConfig& config);
 double flops_per_token(const ModelConfig& config, Index T, bool causal_half);
 
-// Contiguous layers of each of `stages` stages: as even as possible, the remainder to the middle
-// stages, whose neighbours at the ends also hold an embedding or the head. Throws when stages >
-// layers.
-std::vector<Index> even_stage_layers(Index n_layer, Index stages);
-
 }  // namespace chimera::model

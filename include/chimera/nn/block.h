@@ -2,10 +2,20 @@
 // One pre-norm transformer block of GPT-2:
 //   mid = x + dropout(attention(ln_1(x)) W_o + b_o);   y = mid + dropout(gelu(ln_2(mid) W_1 + b_1)
 //   W_2 + b_2)
+#include <optional>
+
 #include "chimera/nn/layernorm.h"
 #include "chimera/nn/linear.h"
 
 namespace chimera::nn {
+
+// What backward finds in the slot, and what is made again. Dropout masks and therefore results are
+// the same bits in all three.
+enum class Recompute {
+  None,
+  Selective,  // ln_1, ln_2 and gelu, which memory traffic bounds, are made again where needed
+  Full        // the slot is empty between Forward and Stage::recompute
+};
 
 struct BlockConfig {
   Index C = 0, H = 0;
@@ -22,37 +32,48 @@ class Block {
   // position.
   Block(ParameterLayout& params, const BlockConfig& config, int layer, int order);
 
-  // What backward needs, per slot. R = samples * T.
+  // From the forward to the backward, in the slot. R = samples * T.
   struct Saved {
-    Region ln1, qkv, heads, mid, ln2, fc, gelu,
-        y;                          // (R, C) (R, 3C) (R, C) (R, C) (R, C) (R, 4C) (R, 4C) (R, C)
-    LayerNorm::Saved norm1, norm2;  // (R)
-    Region lse;                     // (samples, H, T)
+    Region qkv, heads, mid, fc;            // (R, 3C) (R, C) (R, C) (R, 4C)
+    std::optional<Region> ln1, ln2, gelu;  // (R, C) (R, C) (R, 4C); none under Selective
+    LayerNorm::Saved norm1, norm2;         // (R)
+    Region lse;                            // (samples, H, T)
   };
   static Saved declare_saved(Layout& slot, const std::string& name, const BlockConfig&,
-                             Index samples, Index T);
+                             Index samples, Index T, Recompute);
 
-  // Output gradients of the four linear layers: what backward_weight needs besides Saved. They live
-  // in the workspace for a whole backward, in the slot when the two halves are separate
-  // instructions.
+  // Output gradients of the four linear layers, (R, 3C) (R, C) (R, 4C) (R, C): in the workspace for
+  // a whole backward, in the slot from its input half to its weight half when it is split. Regions
+  // may be shared with what is dead by then:
+  //   - whole: d_qkv with d_fc, d_attn with d_mlp;
+  //   - split: d_qkv with the qkv of another block whose input half is done; unless Selective, d_fc
+  //     with fc, d_attn with mid, d_mlp with this block's output.
   struct Stash {
-    Region d_qkv, d_attn, d_fc, d_mlp;  // (R, 3C) (R, C) (R, 4C) (R, C)
+    Region d_qkv, d_attn, d_fc, d_mlp;
   };
-  static Stash declare_stash(Layout& layout, const BlockConfig&, Index rows);
-
-  // Scratch of one backward_input.
+  // Scratch of one call, in the workspace; `wide` may be shared with a whole backward's d_fc.
   struct Scratch {
-    Region rows, delta;  // (R, C)   (samples, H, T)
+    Region rows, wide, delta;  // (R, C) (R, 4C) (samples, H, T)
   };
   static Scratch declare_scratch(Layout& workspace, const BlockConfig&, Index samples, Index T);
+  // The stash of a whole backward, shared with all that may be.
+  static Stash declare_whole_stash(Layout& workspace, const BlockConfig&, const Scratch&,
+                                   Index rows);
 
-  void forward(Pass& pass, const Saved& saved, Tensor x) const;
-  // g (R, C) holds dy and becomes dx. `stash_memory` is what `stash` was declared in.
-  void backward_input(Pass& pass, const Saved& saved, const Stash& stash,
-                      const SlotView& stash_memory, const Scratch& scratch, Tensor g,
-                      Tensor x) const;
-  void backward_weight(Pass& pass, const Saved& saved, const Stash& stash,
-                       const SlotView& stash_memory) const;
+  struct Memory {
+    Saved saved;
+    Stash stash;
+    Scratch scratch;
+  };
+
+  // x, y (R, C). An empty y is left out with all that it alone needs: to fill the slot again.
+  void forward(Pass& pass, const Memory& memory, Tensor x, Tensor y) const;
+
+  // g (R, C) holds dy and becomes dx. The weight half adds the gradients of the linear layers from
+  // what the input half left in the stash (the norms' are cheap and belong to the input half) and
+  // does not look at g; at x only under Selective.
+  enum class Part { Whole, Input, Weight };
+  void backward(Pass& pass, const Memory& memory, Part part, Tensor g, Tensor x) const;
 
   // Generation: x (R, C) holds new rows of one sequence at positions first … and becomes their
   // output; keys and values (P, C) are this block's cache.
@@ -64,6 +85,9 @@ class Block {
               Index first) const;
 
  private:
+  void backward_mlp(Pass& pass, const Memory& memory, Part part, Tensor g) const;
+  void backward_attention(Pass& pass, const Memory& memory, Part part, Tensor g, Tensor x) const;
+
   BlockConfig config_;
   int layer_;
   LayerNorm ln_1_;

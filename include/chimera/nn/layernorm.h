@@ -15,7 +15,8 @@ class LayerNorm {
 
   static Saved declare(Layout& slot, const std::string& name, Index rows);
   void forward(Pass& pass, Tensor y, Tensor x, Tensor mean, Tensor rstd) const;
-  // dx = or += the input gradient; gain and bias gradients are added at once (they are cheap).
+  // dx = or += the input gradient; gain and bias gradients are added at once (they are cheap). dx
+  // may be x.
   void backward(Pass& pass, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
                 Write mode) const;
 

@@ -27,12 +27,15 @@ struct Pass {
   Flat gradients;                                      // accumulator of (pipe, stage)
   Flat tied_weights;                                   // of the tied embedding matrix
   Flat tied_embedding_gradients, tied_head_gradients;  // accumulators of (pipe, use)
-  SlotView slot;
+  SlotView edge;  // what travels, of these samples: Stage::edge_layout
+  SlotView slot;  // what backward needs, of the same samples: Stage::slot_layout
   Flat workspace;
   std::uint64_t dropout_seed = 0;
-  Index first_sample = 0;  // global number of the slot view's first sample
+  Index first_sample = 0;  // global number of the first of these samples
   float loss_scale = 0;    // 1 / (tokens of the whole step)
 
+  // The workspace as the rows of these samples.
+  SlotView scratch() const { return {workspace, 0, slot.samples, slot.T}; }
   Dropout dropout(float probability, int layer, DropoutSite site) const {
     return {mode == Mode::Train ? probability : 0.0f, dropout_seed, first_sample, layer, site};
   }

@@ -65,7 +65,7 @@ class Ops {
   // y = gain * xhat + bias with xhat = (x - mean) * rstd per row. x, y (R, C); mean, rstd F32 (R).
   virtual void layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain,
                                  Tensor bias, float epsilon) = 0;
-  // With g = dy * gain: dx = or += rstd * (g - avg(g) - xhat * avg(g * xhat)).
+  // With g = dy * gain: dx = or += rstd * (g - avg(g) - xhat * avg(g * xhat)). dx may be x (Set).
   virtual void layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
                                         Tensor gain, Write mode) = 0;
   // dgain += sum over rows of dy * xhat; dbias += sum of dy.
@@ -75,7 +75,7 @@ class Ops {
   // y = x * Phi(x), tanh approximation: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
   // y may be x.
   virtual void gelu_forward(Tensor y, Tensor x) = 0;
-  // dx = dy * gelu'(x); dx may be dy.
+  // dx = dy * gelu'(x); dx may be dy or x.
   virtual void gelu_backward(Tensor dx, Tensor dy, Tensor x) = 0;
 
   // Causal attention, tiled with online softmax: O(T) memory. out (B, T, C); lse F32 (B, H, T) the

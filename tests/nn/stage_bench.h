@@ -1,0 +1,158 @@
+#pragma once
+// One stage with memory of its own: weights as trained, an edge, a slot, accumulators. What a
+// contract calls undefined is filled with NaN, so that whoever reads it spoils the results.
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "chimera/base/rng.h"
+#include "chimera/device/device.h"
+#include "chimera/model/stage.h"
+
+namespace chimera {
+
+// For comparisons bit by bit: 0 and -0 differ, a NaN equals itself.
+inline std::vector<std::uint32_t> bits(const std::vector<float>& values) {
+  std::vector<std::uint32_t> out(values.size());
+  std::memcpy(out.data(), values.data(), values.size() * sizeof(float));
+  return out;
+}
+
+struct StageCase {
+  std::vector<Index> layers;
+  int stage = 0;
+  bool tied = true, split = false;
+  nn::Recompute recompute = nn::Recompute::None;
+};
+
+// A stage that is first and last, one of each, and one between.
+inline std::vector<StageCase> stage_cases() {
+  return {{{3}, 0}, {{1, 2}, 0}, {{1, 2}, 1}, {{1, 1, 1}, 1}};
+}
+
+class StageBench {
+ public:
+  static constexpr Index kSamples = 3, kT = 5;
+
+  static model::ModelConfig config(bool tied) {
+    model::ModelConfig m;
+    m.n_layer = 3, m.n_head = 2, m.n_embd = 12, m.n_positions = 8, m.vocab_size = 23;
+    m.embd_pdrop = m.attn_pdrop = m.resid_pdrop = 0.2;
+    m.tied_embeddings = tied;
+    return m;
+  }
+
+  explicit StageBench(const StageCase& c)
+      : case_(c),
+        config_(config(c.tied)),
+        tied_layout_(model::tied_parameters(config_)),
+        stage_(config_, c.layers, c.stage, kSamples, kT, c.split, c.recompute),
+        weights_(normal(stage_.parameters().layout.bytes(), 1)),
+        gradients_(filled(stage_.parameters().layout.bytes(), 0)),
+        tied_weights_(normal(tied_layout_.layout.bytes(), 2)),
+        tied_embedding_(filled(tied_layout_.layout.bytes(), 0)),
+        tied_head_(filled(tied_layout_.layout.bytes(), 0)),
+        edge_(filled(stage_.edge_layout().bytes(), kNaN)),
+        slot_(filled(stage_.slot_layout().bytes(), kNaN)),
+        workspace_(filled(stage_.workspace_layout().bytes(), kNaN)) {
+    const nn::SlotView all = edge(0, kSamples);
+    for (Index i = 0; i < kSamples * kT; ++i) {
+      stage_.tokens(all).i32()[i] = static_cast<std::int32_t>((i * 7) % config_.vocab_size);
+      stage_.targets(all).i32()[i] = static_cast<std::int32_t>((i * 11 + 3) % config_.vocab_size);
+    }
+    if (!stage_.first())
+      fill_normal(stage_.input(all).f32(), stage_.input(all).size(), 0, 0, 1, 5, 5);
+  }
+
+  const model::Stage& stage() const { return stage_; }
+  const nn::ParameterLayout& tied_parameters() const { return tied_layout_; }
+  nn::SlotView edge(Index first, Index samples) const {
+    return {Flat{edge_.data()}, first, samples, kT};
+  }
+
+  // Every instruction finds a workspace without meaning.
+  nn::Pass pass(Index first, Index samples) {
+    poison(workspace_);
+    return {.ops = *ops_,
+            .weights = Flat{weights_.data()},
+            .gradients = Flat{gradients_.data()},
+            .tied_weights = Flat{tied_weights_.data()},
+            .tied_embedding_gradients = Flat{tied_embedding_.data()},
+            .tied_head_gradients = Flat{tied_head_.data()},
+            .edge = edge(first, samples),
+            .slot = {Flat{slot_.data()}, first, samples, kT},
+            .workspace = Flat{workspace_.data()},
+            .dropout_seed = 9,
+            .first_sample = 100 + first,
+            .loss_scale = 0.1f};
+  }
+  void forward(Index first, Index samples) {
+    nn::Pass p = pass(first, samples);
+    stage_.forward(p, 0.1f);
+  }
+  // The gradient that a later stage would send.
+  void set_output_gradient() {
+    if (stage_.last()) return;  // the head has set it
+    const Tensor g = stage_.gradient(edge(0, kSamples));
+    fill_normal(g.f32(), g.size(), 0, 0, 1, 6, 6);
+  }
+  // All instructions of a backward; with full recomputation of these samples before it. `halves`:
+  // which of a split one.
+  enum Halves { kInput = 1, kWeight = 2, kBoth = 3 };
+  void backward(Index first, Index samples, Halves halves = kBoth) {
+    if (case_.recompute == nn::Recompute::Full && (halves & kInput) != 0) {
+      nn::Pass p = pass(first, samples);
+      stage_.recompute(p);
+    }
+    nn::Pass p = pass(first, samples);
+    if (!case_.split) return stage_.backward(p);
+    if ((halves & kInput) != 0) stage_.backward_input(p);
+    poison(workspace_);
+    if ((halves & kWeight) != 0) stage_.backward_weight(p);
+  }
+  // Between the forward and the backward a slot belongs to others under full recomputation.
+  void lose_slot() {
+    if (case_.recompute == nn::Recompute::Full) poison(slot_);
+  }
+
+  // Everything that leaves the stage: losses, gradients of the weights and of the stage's input.
+  std::vector<float> results() const {
+    std::vector<float> out;
+    const auto append = [&](const float* values, Index count) {
+      out.insert(out.end(), values, values + count);
+    };
+    for (const Buffer* b : {&gradients_, &tied_embedding_, &tied_head_})
+      append(reinterpret_cast<const float*>(b->data()), b->bytes() / 4);
+    const Tensor g = stage_.gradient(edge(0, kSamples)), losses = stage_.losses(edge(0, kSamples));
+    if (!stage_.first()) append(g.f32(), g.size());
+    if (stage_.last()) append(losses.f32(), losses.size());
+    return out;
+  }
+
+ private:
+  static constexpr int kNaN = 0xff;  // every byte of a NaN
+  static void poison(Buffer& b) {
+    std::memset(b.data(), kNaN, static_cast<std::size_t>(b.bytes()));
+  }
+  Buffer filled(Index bytes, int byte) {
+    Buffer b(*device_, bytes);
+    std::memset(b.data(), byte, static_cast<std::size_t>(bytes));
+    return b;
+  }
+  Buffer normal(Index bytes, std::uint64_t stream) {
+    Buffer b(*device_, bytes);
+    fill_normal(reinterpret_cast<float*>(b.data()), bytes / 4, 0, 0.05f, 0.2f, 3, stream);
+    return b;
+  }
+
+  StageCase case_;
+  model::ModelConfig config_;
+  std::unique_ptr<Device> device_ = make_host_device();
+  std::unique_ptr<Ops> ops_ = make_cpu_ops();
+  nn::ParameterLayout tied_layout_;
+  model::Stage stage_;
+  Buffer weights_, gradients_, tied_weights_, tied_embedding_, tied_head_, edge_, slot_, workspace_;
+};
+
+}  // namespace chimera
