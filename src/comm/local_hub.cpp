@@ -224,7 +224,7 @@ void LocalHub::rethrow_failure() {
   Lock lock(mutex_);
   if (failed_worker_ < 0) return;
   ENSURE(failure_, "worker ", failed_worker_,
-         " abandoned its messages, then ended without an error");
+         " abandoned its messages or background jobs, then ended without an error");
   if (workers() == 1) std::rethrow_exception(failure_);
   const std::string worker = concat("worker ", failed_worker_, ": ");
   try {

@@ -4,6 +4,7 @@
 #include <new>
 #include <vector>
 
+#include "chimera/comm/background.h"
 #include "chimera/comm/collectives.h"
 #include "comm/transport.h"
 #include "support/support.h"
@@ -40,7 +41,25 @@ TEST_CASE("nothing is allocated after first use") {
     std::vector<float> scratch(static_cast<std::size_t>(sum.scratch_elements()));
     std::vector<double> values(700);
     std::vector<std::byte> large(200'000), received(200'000);
+
+    struct Sharded final : Background::Job {
+      Sharded(OrderedSum& s, float* const* m, float* r) : sum(s), mine(m, 1), scratch(r) {}
+      void run(std::string_view what) override {
+        sum.reduce_scatter(mine, mine[0], scratch, what);
+        sum.all_gather(mine[0], what);
+      }
+      OrderedSum& sum;
+      std::span<float* const> mine;
+      float* scratch;
+    };
+    Background background(comm.second_endpoint());
+    std::vector<float> sharded(kElements);
+    float* const sharded_contributions[] = {sharded.data()};
+    OrderedSum halves(background.endpoint(), 1, {3, 1, 0, 2}, {0, 0, 500, 1000, kElements});
+    std::vector<float> halves_scratch(static_cast<std::size_t>(halves.scratch_elements()));
+    Sharded job(halves, sharded_contributions, halves_scratch.data());
     const auto step = [&] {
+      const auto ticket = background.start(job, "a sharded sum");
       sum.start(contributions, mine.data(), scratch.data());
       const auto send = comm.send_start((comm.rank() + 1) % 4, 5, large);
       comm.recv((comm.rank() + 3) % 4, 5, received, "a message");
@@ -48,6 +67,7 @@ TEST_CASE("nothing is allocated after first use") {
       sum.wait("a sum");
       sum_over_ranks(comm, 2, values, "values");
       barrier(comm, 4, "a barrier");
+      background.wait(ticket);
     };
     step();
     const long before = allocations.load();

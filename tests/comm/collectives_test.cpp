@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <memory>
 #include <random>
 #include <thread>
 
 #include "comm/counting.h"
+#include "comm/summing.h"
 #include "comm/transport.h"
 #include "support/support.h"
 
@@ -18,63 +18,6 @@ using namespace chimera::test;
 namespace {
 
 constexpr int kChannel = 9;
-
-// Contribution i, the same on whichever rank draws it; magnitudes from 1e-9 to 1e9, so that any
-// other order of addition gives other bits.
-std::vector<float> contribution(std::size_t i, Index elements, unsigned seed) {
-  std::mt19937 draw(seed * 1000 + static_cast<unsigned>(i));
-  std::vector<float> values(static_cast<std::size_t>(elements));
-  for (float& v : values)
-    v = std::ldexp(static_cast<float>(draw() % 20001) - 10000.0f,
-                   static_cast<int>(draw() % 60) - 30);
-  return values;
-}
-
-std::vector<float> serial_sum(std::size_t contributions, Index elements, unsigned seed) {
-  std::vector<float> sum = contribution(0, elements, seed);
-  for (std::size_t i = 1; i < contributions; ++i) {
-    const std::vector<float> next = contribution(i, elements, seed);
-    for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += next[k];
-  }
-  return sum;
-}
-
-// One rank's part in an OrderedSum.
-struct Part {
-  Part(Communicator& comm, int channel, std::vector<int> contributors, Index elements_,
-       unsigned seed_)
-      : count(contributors.size()),
-        elements(elements_),
-        seed(seed_),
-        result(static_cast<std::size_t>(elements)),
-        sum(comm, channel, contributors, elements) {
-    for (std::size_t i = 0; i < count; ++i)
-      if (contributors[i] == comm.rank()) mine.push_back(contribution(i, elements, seed));
-    for (auto& c : mine) pointers.push_back(c.data());
-    scratch.resize(static_cast<std::size_t>(sum.scratch_elements()));
-  }
-  void start(bool in_place) {
-    target = in_place ? pointers[0] : result.data();
-    sum.start(pointers, target, scratch.data());
-  }
-  void wait() { sum.wait("the sum"); }
-  void check() const {
-    const std::vector<float> expected = serial_sum(count, elements, seed);
-    const std::span<const float> actual(target, expected.size());
-    ENSURE(std::ranges::equal(std::as_bytes(std::span(expected)), std::as_bytes(actual)),
-           "the sum of ", count, " contributions of ", elements, " elements (seed ", seed,
-           ") is not bitwise the serial sum");
-  }
-
-  std::size_t count;
-  Index elements;
-  unsigned seed;
-  std::vector<std::vector<float>> mine;
-  std::vector<float*> pointers;
-  std::vector<float> result, scratch;
-  float* target = nullptr;
-  OrderedSum sum;
-};
 
 }  // namespace
 
@@ -184,6 +127,14 @@ TEST_CASE("ordered sum: what it cannot do is refused") {
                OrderedSum(comm, Communicator::kChannels, {0, 1}, 1);
              }),
              "no channel 128");
+    const std::vector<int> both{0, 1};
+    const auto with_borders = [&](std::vector<Index> borders) {
+      return error_of([&] { OrderedSum(comm, kChannel, both, borders); });
+    };
+    contains(with_borders({0, 5}), "2 borders of chunks for 2 members");
+    contains(with_borders({0, 3, 2}), "never descend");
+    contains(with_borders({1, 2, 3}), "begin with 1");
+    contains(error_of([&] { OrderedSum(comm, kChannel, both, Index{-1}); }), "-1 elements");
     OrderedSum sum(comm, kChannel, {comm.rank()}, 1);
     contains(error_of([&] { sum.wait("x"); }), "not started");
     float value = 1;

@@ -19,16 +19,18 @@ namespace chimera {
 // messages must start those jobs in one order; when they wait for them is up to each.
 //
 //   struct Reduction final : Background::Job {
-//     void run(std::string_view what) override { sum.all_reduce(mine, result, scratch, what); }
+//     void run(std::string_view what) override { sum->all_reduce(mine, result, scratch, what); }
+//     std::optional<OrderedSum> sum;
 //     …
-//   };
+//   } reduction;
 //   Background background(comm.second_endpoint());
-//   … OrderedSum sum(background.endpoint(), …); …
+//   reduction.sum.emplace(background.endpoint(), …);
 //   const Background::Ticket ticket = background.start(reduction, "gradients of stage 3");
 //   … compute …
 //   background.wait(ticket);
 //
-// Declare it after all that its jobs use: the destructor then ends them first.
+// Declare it after the jobs and the buffers that they use: on an exception its destructor then ends
+// them before these are gone.
 class Background {
  public:
   // What a ticket stands for; 0 is "nothing to wait for".

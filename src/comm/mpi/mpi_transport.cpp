@@ -167,6 +167,8 @@ class MpiCommunicator final : public Communicator {
   void finish() {
     {
       const std::lock_guard lock(process_.mutex);
+      ENSURE(!process_.failed || process_.failure,
+             "it ended with background jobs that it never waited for");
       check_failure();
       const std::size_t left = process_.left_behind + outstanding();
       ENSURE(left == 0, "it ended with ", left, " messages that it never waited for");

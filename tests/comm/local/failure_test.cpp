@@ -1,7 +1,9 @@
 // A worker that fails ends all others at once, with its message first: workers as threads.
 #include <chrono>
+#include <optional>
 #include <thread>
 
+#include "chimera/comm/background.h"
 #include "chimera/comm/collectives.h"
 #include "comm/local/outcome.h"
 #include "comm/local/scenarios.h"
@@ -80,6 +82,53 @@ TEST_CASE("threads: one worker runs in the calling thread and leaves its team as
   CHECK_THROWS_WITH(run_local(2, 0, 1, [](Communicator&) {}), Contains("timeout_seconds"));
 }
 
+TEST_CASE("threads: a job in the background that throws ends its worker, and all others") {
+  check_outcome(run_as_threads("job-error"), "worker 1: disk full: /data", 1);
+}
+
+TEST_CASE("threads: a worker that throws beside its jobs ends them, and all others") {
+  check_outcome(run_as_threads("error-beside-jobs"), "worker 1: disk full: /data", 1);
+}
+
+TEST_CASE("threads: a job's wait beyond the deadline says where the other worker is") {
+  check_outcome(run_as_threads("job-deadline"),
+                "worker 0: waited 0.5 s for worker 1 in the gradients of stage 2; worker 1 is busy "
+                "elsewhere",
+                1);
+  const auto chain = [](Communicator& comm) {
+    std::byte byte{};
+    if (comm.rank() == 0) {
+      comm.second_endpoint()->recv(1, 0, std::span(&byte, 1), "the gradients");
+    } else {
+      comm.set_patience(100);
+      comm.recv(0, 0, std::span(&byte, 1), "the activation");
+    }
+  };
+  CHECK_THROWS_WITH(run_local(2, 0.3, 1, chain),
+                    Contains("worker 1 waits for worker 0 in the activation"));
+}
+
+TEST_CASE("threads: lengths that differ in a job name both, workers and the channel") {
+  check_outcome(run_as_threads("job-lengths"), "its receiver expects ", 1);
+}
+
+TEST_CASE("threads: jobs that are never waited for are an error") {
+  check_outcome(run_as_threads("job-forgotten"),
+                "worker 2 abandoned its messages or background jobs, then ended without an error",
+                1);
+}
+
+TEST_CASE("threads: patience is also the second endpoint's") {
+  const auto late = [](Communicator& comm) {
+    const auto second = comm.second_endpoint();
+    comm.set_patience(200);
+    if (comm.rank() == 0) return second->recv(1, 0, {}, "what comes after four deadlines");
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    second->send(0, 0, {}, "what comes after four deadlines");
+  };
+  CHECK_NOTHROW(run_local(2, 0.1, 1, late));
+}
+
 // Worker 0 throws with messages under way in both directions; its buffers are freed on the way out.
 // The address and thread sanitizers see a copy that comes too late.
 TEST_CASE("threads: an exception ends requests before the buffers that they use") {
@@ -93,6 +142,35 @@ TEST_CASE("threads: an exception ends requests before the buffers that they use"
       const auto send = comm.send_start(next, 0, out);
       comm.wait(receive, "a message");
       comm.wait(send, "a message");
+      barrier(comm, 1, "the end");
+    };
+    CHECK_THROWS_WITH(run_local(4, 60, 1, body), concat("worker ", round % 4, ": round ", round));
+  }
+}
+
+// The same for jobs: they end before their buffers, at whatever point of the sum.
+TEST_CASE("threads: an exception ends jobs before the buffers that they use") {
+  struct Job final : Background::Job {
+    void run(std::string_view what) override {
+      float* const mine[] = {values.data()};
+      sum->all_reduce(mine, values.data(), scratch.data(), what);
+    }
+    std::vector<float> values = std::vector<float>(1 << 18), scratch;
+    std::optional<OrderedSum> sum;
+  };
+  for (int round = 0; round < 50; ++round) {
+    const auto body = [&](Communicator& comm) {
+      Job jobs[3];
+      Background background(comm.second_endpoint());
+      Background::Ticket last = 0;
+      for (Job& job : jobs) {
+        job.sum.emplace(background.endpoint(), 0, std::vector{0, 1, 2, 3}, Index{1 << 18});
+        job.scratch.resize(static_cast<std::size_t>(job.sum->scratch_elements()));
+        last = background.start(job, "a sum");
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(20 * round));
+      if (comm.rank() == round % 4) Fail("round ", round);
+      background.wait(last);
       barrier(comm, 1, "the end");
     };
     CHECK_THROWS_WITH(run_local(4, 60, 1, body), concat("worker ", round % 4, ": round ", round));

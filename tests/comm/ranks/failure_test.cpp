@@ -45,6 +45,22 @@ TEST_CASE("ranks: a message left behind is an error", "[no-sanitizer]") {
                 "rank 3: it ended with 1 messages that it never waited for", 1);
 }
 
+TEST_CASE("ranks: a failure in a job or beside one ends all, with its message", "[no-sanitizer]") {
+  check_outcome(run_as_ranks("job-error"), "rank 1: disk full: /data", 1);
+  check_outcome(run_as_ranks("error-beside-jobs"), "rank 1: disk full: /data", 1);
+  check_outcome(run_as_ranks("job-lengths"), "its receiver expects ", 1);
+}
+
+TEST_CASE("ranks: a job's wait beyond the deadline names it", "[no-sanitizer]") {
+  check_outcome(run_as_ranks("job-deadline"),
+                "rank 0: waited 0.5 s for worker 1 in the gradients of stage 2", 1);
+}
+
+TEST_CASE("ranks: jobs that are never waited for are an error", "[no-sanitizer]") {
+  check_outcome(run_as_ranks("job-forgotten"),
+                "rank 2: it ended with background jobs that it never waited for", 1);
+}
+
 TEST_CASE("ranks: a killed rank ends the job", "[no-sanitizer]") {
   const Outcome outcome = run_as_ranks("killed");
   INFO(outcome.message);
