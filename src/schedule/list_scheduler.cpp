@@ -1,0 +1,186 @@
+#include "list_scheduler.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <tuple>
+
+#include "generators.h"
+
+namespace chimera::schedule {
+namespace {
+
+constexpr Index kNever = std::numeric_limits<Index>::max() / 2;
+
+// One stage of one pipe, with all its computations in order: the next of each kind is a counter.
+struct Lane {
+  int pipe = 0, stage = 0, worker = 0;
+  std::vector<std::pair<int, int>> blocks;  // of a forward: [first, last) in the pipe's own numbers
+  std::vector<int> block_of;                // of each micro-batch
+  int forwards = 0, backwards = 0, weights = 0;  // started
+  std::vector<Index> forward_end, input_end;     // per block, per micro-batch
+};
+
+struct Choice {
+  std::tuple<int, int, int, int, int> key;  // smaller is more urgent
+  Op op = Op::Forward;
+  Lane* lane = nullptr;
+};
+
+class Scheduler {
+ public:
+  Scheduler(const SearchProblem& problem, const ListRule& rule) : problem_(problem), rule_(rule) {
+    const std::size_t D = problem.frame.workers.size();
+    stages_ = problem.frame.stages();
+    by_worker_.resize(D), busy_until_.assign(D, 0), alive_.assign(D, 0);
+    for (int pipe = 0; pipe < problem.pipes(); ++pipe)
+      for (int s = 0; s < stages_; ++s) lanes_.push_back(make_lane(pipe, s));
+    for (Lane& lane : lanes_) by_worker_[static_cast<std::size_t>(lane.worker)].push_back(&lane);
+    for (std::size_t w = 0; w < D; ++w) wake(0, static_cast<int>(w));
+    result_.plan = problem.frame;
+  }
+
+  // Nothing where the slots stopped every worker before the end.
+  std::optional<ListResult> run() {
+    while (!events_.empty()) {
+      const auto [now, worker] = events_.top();
+      events_.pop();
+      if (busy_until_[static_cast<std::size_t>(worker)] <= now) start_one(worker, now);
+    }
+    for (const Lane& lane : lanes_)
+      if (lane.weights < static_cast<int>(lane.block_of.size())) return std::nullopt;
+    result_.plan = sorted(std::move(result_.plan));
+    return std::move(result_);
+  }
+
+ private:
+  Lane make_lane(int pipe, int stage) const {
+    Lane lane;
+    lane.pipe = pipe, lane.stage = stage, lane.worker = problem_.worker(pipe, stage);
+    const std::vector<int>& micros = problem_.micros[static_cast<std::size_t>(pipe)];
+    for (std::size_t i = 0; i < micros.size(); ++i) {
+      if (i == 0 || micros[i] / rule_.span != micros[i - 1] / rule_.span)
+        lane.blocks.push_back({static_cast<int>(i), static_cast<int>(i)});
+      lane.blocks.back().second = static_cast<int>(i) + 1;
+      lane.block_of.push_back(static_cast<int>(lane.blocks.size()) - 1);
+    }
+    lane.forward_end.assign(lane.blocks.size(), kNever);
+    lane.input_end.assign(micros.size(), kNever);
+    return lane;
+  }
+
+  void wake(Index time, int worker) { events_.push({time, worker}); }
+  Lane* neighbour(const Lane& lane, int by) { return &lanes_[&lane - lanes_.data() + by]; }
+
+  // The lane's next computations whose inputs are there.
+  void offer(Lane& lane, Index now, std::vector<Choice>& choices) {
+    const bool deepest = rule_.preference == Preference::Deepest;
+    const auto at = [](const std::vector<Index>& v, int i) {
+      return v[static_cast<std::size_t>(i)];
+    };
+    const int n = static_cast<int>(lane.block_of.size()), m = lane.backwards, f = lane.forwards;
+    const Index hop = problem_.quanta.message;
+    if (m < n) {
+      const int block = lane.block_of[static_cast<std::size_t>(m)];
+      const bool last = lane.stage == stages_ - 1;
+      if (at(lane.forward_end, block) <= now &&
+          (last || at(neighbour(lane, 1)->input_end, m) + hop <= now))
+        choices.push_back({{0, 0, m, lane.pipe, lane.stage}, Op::BackwardInput, &lane});
+    }
+    const bool steady = rule_.preference == Preference::Steady;
+    const int behind = f - (m < n ? lane.block_of[static_cast<std::size_t>(m)] : f);
+    if (f < static_cast<int>(lane.blocks.size()) && !(steady && behind >= stages_ - lane.stage) &&
+        alive_[static_cast<std::size_t>(lane.worker)] < rule_.slots &&
+        (lane.stage == 0 || at(neighbour(lane, -1)->forward_end, f) + hop <= now)) {
+      const int first = lane.blocks[static_cast<std::size_t>(f)].first;
+      choices.push_back({{steady ? -1 : 1, deepest ? -lane.stage : 0, first, lane.pipe, lane.stage},
+                         Op::Forward,
+                         &lane});
+    }
+    const int w = lane.weights;
+    if (rule_.split && w < m && at(lane.input_end, w) <= now)
+      choices.push_back(
+          {{2, deepest ? lane.stage : 0, w, lane.pipe, lane.stage}, Op::BackwardWeight, &lane});
+  }
+
+  void start_one(int worker, Index now) {
+    std::vector<Choice> choices;
+    for (Lane* lane : by_worker_[static_cast<std::size_t>(worker)]) offer(*lane, now, choices);
+    if (choices.empty()) return;
+    const Choice& best = *std::ranges::min_element(choices, {}, &Choice::key);
+    start(best.op, *best.lane, now);
+  }
+
+  void start(Op op, Lane& lane, Index now) {
+    const std::size_t worker = static_cast<std::size_t>(lane.worker),
+                      s = static_cast<std::size_t>(lane.stage);
+    const std::vector<int>& micros = problem_.micros[static_cast<std::size_t>(lane.pipe)];
+    const Quanta& q = problem_.quanta;
+    int first = 0, count = 1;
+    Index end = now;
+    if (op == Op::Forward) {
+      const auto [from, to] = lane.blocks[static_cast<std::size_t>(lane.forwards)];
+      first = from, count = to - from;
+      end += q.forward[s] * count;
+      lane.forward_end[static_cast<std::size_t>(lane.forwards++)] = end;
+      result_.slots = std::max(result_.slots, ++alive_[worker]);
+      if (lane.stage + 1 < stages_) wake(end + q.message, neighbour(lane, 1)->worker);
+    } else if (op == Op::BackwardInput) {
+      first = lane.backwards++;
+      end += q.input[s] + (rule_.split ? 0 : q.weight[s]);
+      lane.input_end[static_cast<std::size_t>(first)] = end;
+      if (lane.stage > 0) wake(end + q.message, neighbour(lane, -1)->worker);
+    } else {
+      first = lane.weights;
+      end += q.weight[s];
+    }
+    if (op == Op::BackwardWeight || (op == Op::BackwardInput && !rule_.split)) finish_weight(lane);
+    if (op == Op::BackwardInput && !rule_.split) op = Op::Backward;
+    add(result_.plan, narrow<int>(now), op, lane.pipe, lane.stage,
+        micros[static_cast<std::size_t>(first)], count);
+    busy_until_[worker] = end;
+    result_.makespan = std::max(result_.makespan, end);
+    wake(end, lane.worker);
+  }
+
+  // The last gradient of a block frees its slot; nothing else can start on this worker before its
+  // end.
+  void finish_weight(Lane& lane) {
+    const int block = lane.block_of[static_cast<std::size_t>(lane.weights++)];
+    if (lane.blocks[static_cast<std::size_t>(block)].second == lane.weights)
+      --alive_[static_cast<std::size_t>(lane.worker)];
+  }
+
+  using Event = std::pair<Index, int>;
+  const SearchProblem& problem_;
+  ListRule rule_;
+  int stages_ = 1;
+  std::vector<Lane> lanes_;
+  std::vector<std::vector<Lane*>> by_worker_;
+  std::vector<Index> busy_until_;
+  std::vector<int> alive_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  ListResult result_;
+};
+
+}  // namespace
+
+ListResult list_schedule(const SearchProblem& problem, const ListRule& rule) {
+  for (ListRule relaxed = rule;; ++relaxed.slots)
+    if (std::optional<ListResult> result = Scheduler(problem, relaxed).run())
+      return *std::move(result);
+}
+
+ListResult best_of(const SearchProblem& problem, std::vector<ListRule> rules) {
+  std::optional<ListResult> best;
+  for (const ListRule& rule : rules) {
+    ListResult result = list_schedule(problem, rule);
+    if (!best || std::pair(result.makespan, result.slots) < std::pair(best->makespan, best->slots))
+      best = std::move(result);
+  }
+  ENSURE(best.has_value(), "best_of: no rule given");
+  return *std::move(best);
+}
+
+}  // namespace chimera::schedule

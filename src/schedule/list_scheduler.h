@@ -1,0 +1,33 @@
+#pragma once
+// A list scheduler: whenever a worker is free it starts the most urgent computation whose inputs
+// are there. One step, with a barrier at its end.
+#include "search_problem.h"
+
+namespace chimera::schedule {
+
+enum class Preference {
+  Oldest,   // input gradients, forwards, weight gradients; among equals the oldest micro-batch
+  Deepest,  // the same, but of forwards the deepest stage, of weight gradients the shallowest
+  Steady,   // as 1F1B: stage s forwards first, until D - s micro-batches await their gradients
+};
+
+struct ListRule {
+  Preference preference = Preference::Oldest;
+  bool split = true;  // input and weight gradient apart; else one Backward of their summed time
+  int span = 1;       // micro-batches per forward; backwards have one
+  int slots = 0;      // blocks of `span` that may be alive (forward's start to last gradient's end)
+};
+
+struct ListResult {
+  ComputePlan plan;    // ticks are start times in quanta
+  Index makespan = 0;  // quanta
+  int slots = 0;       // the largest number of blocks alive on any worker
+};
+
+// Never fails: where `slots` stop every worker, it starts again with one more.
+ListResult list_schedule(const SearchProblem& problem, const ListRule& rule);
+
+// The best of several rules: shortest, then fewest slots, then the first.
+ListResult best_of(const SearchProblem& problem, std::vector<ListRule> rules);
+
+}  // namespace chimera::schedule
