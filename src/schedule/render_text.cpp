@@ -71,18 +71,34 @@ std::string heading(const Schedule& s) {
 
 std::string bubble_text(const Timetable& table) {
   const auto [least, most] = std::ranges::minmax(table.idle);
-  char ratio[32];
-  std::snprintf(ratio, sizeof ratio, "%.1f %%", 100 * table.bubble_ratio());
   const std::string idle = least == most ? std::to_string(most) : concat(least, " to ", most);
-  return concat("makespan ", table.makespan, ", idle ", idle, " per worker: bubble ratio ", ratio);
+  return concat(table.steady_end > table.steady_start ? "a steady step takes " : "makespan ",
+                table.step_length, ", idle ", idle, " per worker: bubble ratio ",
+                percent(table.bubble_ratio()));
 }
+
+namespace {
+
+// A line over the columns of one steady period.
+std::string steady_mark(const Timetable& table, std::size_t width) {
+  if (table.steady_end <= table.steady_start) return "";
+  const auto columns = static_cast<std::size_t>(table.steady_end - table.steady_start);
+  std::string mark(columns * width - 1, '-');
+  const std::string name = " steady ";
+  if (mark.size() >= name.size())
+    mark.replace(mark.size() / 2 - name.size() / 2, name.size(), name);
+  mark.front() = mark.back() = '|';
+  return std::string(5 + static_cast<std::size_t>(table.steady_start) * width, ' ') + mark + "\n";
+}
+
+}  // namespace
 
 std::string render_grid(const Timetable& table) {
   std::size_t width = std::max<std::size_t>(4, std::to_string(table.makespan).size() + 1);
   for (const auto& cells : table.workers)
     for (const Timetable::Cell& cell : cells)
       width = std::max(width, cell_label(cell.instr).size() + 1);
-  std::string out = "slot";
+  std::string out = steady_mark(table, width) + "slot";
   for (int t = 0; t < table.makespan; ++t) out += right(std::to_string(t), width);
   out += "   idle\n";
   for (std::size_t w = 0; w < table.workers.size(); ++w) {
@@ -111,15 +127,11 @@ std::string render_text(const Schedule& schedule, const std::vector<TitledTimeta
 std::string render_instructions(const Schedule& schedule) {
   std::string out = heading(schedule) + "\n";
   for (std::size_t w = 0; w < schedule.programs.size(); ++w) {
-    const Program& program = schedule.programs[w];
-    out += concat("\nworker ", w, ": ", schedule.slots[w], " slots\n");
-    const auto section = [&](const char* name, const std::vector<Instr>& list) {
-      for (std::size_t i = 0; i < list.size(); ++i)
-        out += concat(name, "[", i, "] ", to_string(list[i]), "\n");
-    };
-    section("prologue", program.prologue);
-    section("body", program.body);
-    section("epilogue", program.epilogue);
+    out += concat("\nworker ", w, ": ", schedule.slots[w], " slots, ", schedule.edge_slots[w],
+                  " edge slots\n");
+    const std::vector<Instr>& body = schedule.programs[w].body;
+    for (std::size_t i = 0; i < body.size(); ++i)
+      out += concat("body[", i, "] ", to_string(body[i]), "\n");
   }
   return out;
 }

@@ -1,114 +1,104 @@
 #include "chimera/schedule/timing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+
+#include "chimera/schedule/lower.h"
+#include "chimera/schedule/simulate.h"
 
 namespace chimera::schedule {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
+// Shown after the pipeline has filled and before it drains.
+constexpr int kSteadySteps = 2;
 
-int length_of(const Instr& in, const Durations& d) {
-  switch (in.op) {
-    case Op::Backward: return d.backward * in.count;
-    case Op::BackwardInput: return (d.backward + 1) / 2 * in.count;
-    case Op::BackwardWeight: return std::max(1, d.backward / 2) * in.count;
-    default: return d.forward * in.count;
-  }
-}
-
-// When the results of each (stage, micro-batch) are there; -1: not yet known.
-class Results {
- public:
-  explicit Results(const ComputePlan& plan)
-      : N_(plan.micro_batches),
-        S_(plan.stages()),
-        forward_(at(S_) * at(N_), -1),
-        backward_(forward_) {}
-
-  // The earliest start by the inputs of `in`; -1 while one is unknown.
-  int ready(const Instr& in) const {
-    int start = 0;
-    for (int m = in.micro; m < in.micro + in.count; ++m) {
-      const bool forward = in.op == Op::Forward;
-      if (forward && in.stage == 0) continue;
-      int input = forward ? forward_[cell(in.stage - 1, m)] : forward_[cell(in.stage, m)];
-      if (in.op == Op::BackwardWeight)
-        input = backward_[cell(in.stage, m)];
-      else if (!forward && in.stage + 1 < S_)
-        input = backward_[cell(in.stage + 1, m)];
-      if (input < 0) return -1;
-      start = std::max(start, input);
-    }
-    return start;
-  }
-  void set(const Instr& in, int end) {
-    if (in.op == Op::BackwardWeight) return;
-    for (int m = in.micro; m < in.micro + in.count; ++m)
-      (in.op == Op::Forward ? forward_ : backward_)[cell(in.stage, m)] = end;
-  }
-
- private:
-  std::size_t cell(int stage, int m) const { return at(stage) * at(N_) + at(m); }
-  int N_, S_;
-  std::vector<int> forward_, backward_;
-};
-
-void count_idle(Timetable& table) {
-  for (const auto& cells : table.workers)
-    for (const Timetable::Cell& cell : cells)
-      table.makespan = std::max(table.makespan, cell.start + cell.length);
+void count_idle(Timetable& table, int steps) {
   for (const auto& cells : table.workers) {
     int busy = 0;
     for (const Timetable::Cell& cell : cells) busy += cell.length;
-    table.idle.push_back(table.makespan - busy);
+    table.idle.push_back(table.step_length - busy / steps);
   }
+}
+
+Timetable::Cell cell(int start, int length, Instr in, int step, int micro_batches) {
+  in.micro += step * micro_batches;
+  return {start, length, in, step};
+}
+
+int whole(double units) {
+  const double rounded = std::round(units);
+  ENSURE(std::abs(units - rounded) < 1e-6, "a time of ", units, " units is no whole number");
+  return static_cast<int>(rounded);
+}
+
+Costs costs_of(const Schedule& schedule, const Durations& d) {
+  Costs costs;
+  costs.rendezvous = false;
+  costs.forward = {static_cast<double>(d.forward)};
+  costs.backward_input = {static_cast<double>((d.backward + 1) / 2)};
+  const int least = schedule.has(Op::BackwardWeight) ? 1 : 0;
+  costs.backward_weight = {static_cast<double>(std::max(least, d.backward / 2))};
+  return costs;
 }
 
 }  // namespace
 
 double Timetable::bubble_ratio() const {
-  if (makespan == 0) return 0;
+  if (step_length == 0) return 0;
   const double total = std::accumulate(idle.begin(), idle.end(), 0.0);
-  return total / (static_cast<double>(workers.size()) * makespan);
+  return total / (static_cast<double>(workers.size()) * step_length);
 }
 
 Timetable at_ticks(const ComputePlan& plan) {
   Timetable table;
+  int length = 0;
+  for (const std::vector<Instr>& list : plan.workers)
+    for (const Instr& in : list) length = std::max(length, in.tick + 1);
+  // A step that is `length` long is followed by others every period.
+  const int lag = plan.period > 0 ? std::max(0, (length - 1) / plan.period) : 0;
+  const int steps = plan.period > 0 ? lag + kSteadySteps : 1;
   for (const std::vector<Instr>& list : plan.workers) {
     auto& cells = table.workers.emplace_back();
-    for (const Instr& in : list) cells.push_back({in.tick, 1, in});
+    for (int step = 0; step < steps; ++step)
+      for (const Instr& in : list)
+        cells.push_back(cell(in.tick + step * plan.period, 1, in, step, plan.micro_batches));
+    std::ranges::stable_sort(cells, {}, &Timetable::Cell::start);
   }
-  count_idle(table);
+  table.makespan = length + (steps - 1) * plan.period;
+  table.step_length = plan.period > 0 ? plan.period : table.makespan;
+  table.steady_start = lag * plan.period;
+  table.steady_end = (lag + 1) * plan.period;
+  count_idle(table, steps);
+  return table;
+}
+
+Timetable as_soon_as_possible(const Schedule& schedule, const Durations& durations) {
+  const Costs costs = costs_of(schedule, durations);
+  const bool overlaps = schedule.period > 0;
+  const int steps = overlaps ? schedule.lag() + kSteadySteps + 1 : 1;
+  const Simulation shown = simulate(schedule, costs, {.steps = steps, .causes = false});
+  Timetable table;
+  for (const WorkerTimes& worker : shown.workers) {
+    auto& cells = table.workers.emplace_back();
+    for (const Occupied& o : worker.cells)
+      if (o.instr.op != Op::Update)
+        cells.push_back(
+            cell(whole(o.start), whole(o.end - o.start), o.instr, o.step, schedule.micro_batches));
+  }
+  table.makespan = table.step_length = whole(shown.makespan);
+  if (overlaps) {
+    const Simulation steady = simulate(schedule, costs, {.causes = false, .timeline = false});
+    table.step_length = whole(steady.step_seconds);
+    table.steady_end = whole(shown.step_ends[static_cast<std::size_t>(steps - 1 - schedule.lag())]);
+    table.steady_start = std::max(0, table.steady_end - table.step_length);
+  }
+  count_idle(table, steps);
   return table;
 }
 
 Timetable as_soon_as_possible(const ComputePlan& plan, const Durations& durations) {
-  Timetable table;
-  table.workers.resize(plan.workers.size());
-  Results results(plan);
-  std::size_t left = 0;
-  for (const std::vector<Instr>& list : plan.workers) left += list.size();
-  while (left > 0) {
-    const std::size_t before = left;
-    for (std::size_t w = 0; w < plan.workers.size(); ++w) {
-      auto& cells = table.workers[w];
-      while (cells.size() < plan.workers[w].size()) {
-        const Instr& in = plan.workers[w][cells.size()];
-        const int ready = results.ready(in);
-        if (ready < 0) break;
-        const int free = cells.empty() ? 0 : cells.back().start + cells.back().length;
-        const int length = length_of(in, durations);
-        cells.push_back({std::max(ready, free), length, in});
-        results.set(in, cells.back().start + length);
-        --left;
-      }
-    }
-    ENSURE(left < before, "schedule ", plan.name, " cannot be executed: ", left,
-           " computations wait for results that no worker comes to");
-  }
-  count_idle(table);
-  return table;
+  return as_soon_as_possible(lower(plan, {}), durations);
 }
 
 }  // namespace chimera::schedule

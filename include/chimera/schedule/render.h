@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "chimera/schedule/instr.h"
+#include "chimera/schedule/simulate.h"
 #include "chimera/schedule/timing.h"
 
 namespace chimera::schedule {
@@ -11,8 +12,9 @@ namespace chimera::schedule {
 // "down0", "up1": pipe `pipe` of f pairs.
 std::string pipe_name(int pipe, int pipeline_pairs);
 
-// The paper's grid: one row per worker, one column per unit of time, F3 and B3 for micro-batch 3,
-// `.` for a bubble; then idle units per worker.
+// The paper's grid: one row per worker, one column per unit of time, F3 and B3 for micro-batch 3
+// (I3 and W3: the halves of a split backward, R3: recomputation), `.` for a bubble; then idle units
+// per worker. A steady period of overlapping steps is marked above.
 std::string render_grid(const Timetable& table);
 
 // Heading, who runs what, and one grid per timetable with its bubbles counted.
@@ -22,8 +24,19 @@ struct TitledTimetable {
 };
 std::string render_text(const Schedule& schedule, const std::vector<TitledTimetable>& tables);
 
-// A self-contained SVG: colours for direction and for forward and backward, hover text per cell.
+// A self-contained SVG: colours for direction and for forward, backward and weight gradient,
+// hatching for recomputation, hover text per cell.
 std::string render_svg(const Schedule& schedule, const std::vector<TitledTimetable>& tables);
+// The same of a simulation with a timeline; reductions are lines below the computations.
+std::string render_svg(const Schedule& schedule, const Simulation& simulation);
+
+// A simulation with a timeline in the Chrome trace format, which Perfetto opens: one thread per
+// worker, reductions in a process of their own, slots in use as counters.
+std::string render_trace(const Schedule& schedule, const Simulation& simulation);
+
+// Times, bubbles by cause and memory per worker, as a table and for scripts.
+std::string render_text(const Schedule& schedule, const Simulation& simulation);
+std::string render_json(const Schedule& schedule, const Simulation& simulation);
 
 // The lowered programs, one instruction per line.
 std::string render_instructions(const Schedule& schedule);
