@@ -41,25 +41,30 @@ std::vector<StageBytes> all_stage_bytes(const Shape& shape, const Schedule& trai
   return out;
 }
 
-std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index members) {
-  ENSURE(members >= 1, "shards for ", members, " members");
+Index shard_border(const nn::ParameterLayout& parameters, Index members, Index member) {
+  ENSURE(members >= 1 && member >= 0 && member <= members, "shard ", member, " of ", members);
   const Index total = parameters.layout.bytes() / size_of(DType::F32);
-  std::vector<Index> cuts{0};  // where a block begins, ascending
-  for (const nn::Parameter& p : parameters.parameters) {
-    const Index first = p.region.offset / size_of(DType::F32);
-    for (Index at = 0; at < p.region.size(); at += kShardBlock)
-      if (first + at > cuts.back()) cuts.push_back(first + at);
-  }
-  std::vector<Index> borders{0};
-  for (Index m = 1; m < members; ++m) {
-    // total * m / members without overflow, for any layout that fits in memory.
-    const Index ideal = total / members * m + total % members * m / members;
-    const auto above = std::ranges::lower_bound(cuts, ideal);
-    Index cut = above == cuts.end() ? total : *above;
-    if (above != cuts.begin() && ideal - *(above - 1) <= cut - ideal) cut = *(above - 1);
-    borders.push_back(std::max(cut, borders.back()));
-  }
-  borders.push_back(total);
+  // total * member / members without overflow, for any layout that fits in memory.
+  const Index ideal = total / members * member + total % members * member / members;
+  if (ideal == 0) return 0;
+  const auto begin_of = [](const nn::Parameter& p) {
+    return p.region.offset / size_of(DType::F32);
+  };
+  const std::vector<nn::Parameter>& list = parameters.parameters;
+  const auto next = std::ranges::upper_bound(list, ideal, {}, begin_of);
+  if (next == list.begin()) return 0;
+  const nn::Parameter& in = *(next - 1);
+  const Index blocks = ceil_div(in.region.size(), kShardBlock);
+  const Index block = std::min((ideal - begin_of(in)) / kShardBlock, blocks - 1);
+  const Index below = begin_of(in) + block * kShardBlock;
+  const Index end = next == list.end() ? total : begin_of(*next);
+  const Index above = block + 1 < blocks ? below + kShardBlock : end;
+  return ideal - below <= above - ideal ? below : above;
+}
+
+std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index members) {
+  std::vector<Index> borders;
+  for (Index m = 0; m <= members; ++m) borders.push_back(shard_border(parameters, members, m));
   return borders;
 }
 
@@ -77,11 +82,9 @@ std::vector<int> member_ranks(const Group& group, const Schedule& s) {
 
 // The largest number of elements that this member adds up: its chunk of a reduction.
 Index chunk_elements(const HeldBytes& held, const nn::ParameterLayout& parameters, bool sharded) {
-  if (sharded) {
-    const std::vector<Index> borders = shard_borders(parameters, held.members);
-    const auto m = static_cast<std::size_t>(held.member);
-    return borders[m + 1] - borders[m];
-  }
+  if (sharded)
+    return shard_border(parameters, held.members, held.member + 1) -
+           shard_border(parameters, held.members, held.member);
   const Index elements = held.copy / size_of(DType::F32);
   return elements / held.members + (held.member < elements % held.members ? 1 : 0);
 }
@@ -93,6 +96,7 @@ HeldBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule
   held.copy = stage.parameters.layout.bytes();
   held.versions = s.versions.at(static_cast<std::size_t>(group.stage));
   for (const Holder& h : group.holders) held.accumulators += h.worker == worker;
+  held.gradient_steps = s.accumulators.at(static_cast<std::size_t>(group.stage));
   held.contributions = s.contributions(group);
   const std::vector<int> ranks = member_ranks(group, s);
   const auto me = std::ranges::find(ranks, replica * s.depth + worker);
@@ -105,10 +109,8 @@ HeldBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule
   return held;
 }
 
-Index pool(const std::vector<int>& train, const std::vector<int>* evaluation, std::size_t worker,
-           bool overlapping) {
-  const Index own = train.at(worker), other = evaluation ? evaluation->at(worker) : 0;
-  return overlapping ? own + other : std::max(own, other);
+Index pool(const std::vector<int>& train, const std::vector<int>* evaluation, std::size_t worker) {
+  return std::max(train.at(worker), evaluation ? evaluation->at(worker) : 0);
 }
 
 }  // namespace
@@ -128,10 +130,8 @@ WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages, const Sc
     out.workspace = std::max(out.workspace, stage.workspace);
   }
   const auto w = static_cast<std::size_t>(worker);
-  const bool overlapping = train.lag() > 0;
-  out.edge_slots =
-      pool(train.edge_slots, evaluation ? &evaluation->edge_slots : nullptr, w, overlapping);
-  out.full_slots = pool(train.slots, evaluation ? &evaluation->slots : nullptr, w, overlapping);
+  out.edge_slots = pool(train.edge_slots, evaluation ? &evaluation->edge_slots : nullptr, w);
+  out.full_slots = pool(train.slots, evaluation ? &evaluation->slots : nullptr, w);
   return out;
 }
 
@@ -142,7 +142,7 @@ Index WorkerFootprint::weights() const {
 }
 Index WorkerFootprint::gradients() const {
   Index sum = 0;
-  for (const HeldBytes& h : held) sum += checked_mul(h.copy, h.accumulators);
+  for (const HeldBytes& h : held) sum += checked_mul(h.copy, h.accumulators * h.gradient_steps);
   return sum;
 }
 Index WorkerFootprint::moments() const {

@@ -38,11 +38,13 @@ StageBytes stage_bytes(const Shape& shape, int stage, bool split, Index span);
 // The same for every stage of a schedule; the tied matrix last.
 std::vector<StageBytes> all_stage_bytes(const Shape& shape, const schedule::Schedule& train);
 
-// Shares of optimizer state and of a reduction (ZeRO 1): element borders of `members` shards of a
-// layout, members + 1 numbers ascending from 0 to layout bytes / 4. Cut where a block of
-// kShardBlock elements (counted from each tensor's first) begins, as close as such borders come to
-// equal parts.
+// Shares of optimizer state and of a reduction (ZeRO 1): the element where shard `member` of
+// `members` begins, 0 … members; the last is the layout's bytes / 4. Cut where a block of
+// kShardBlock elements (counted from each tensor's first) begins, as close to equal parts as such
+// borders come.
 inline constexpr Index kShardBlock = 4096;
+Index shard_border(const nn::ParameterLayout& parameters, Index members, Index member);
+// All of them: members + 1 numbers, ascending.
 std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index members);
 
 // What one worker keeps of one stage.
@@ -51,6 +53,7 @@ struct HeldBytes {
   Index copy = 0;          // bytes of one copy of its parameters
   Index versions = 1;      // copies of the weights
   Index accumulators = 0;  // gradients: one per (pipe, use) on this worker
+  Index gradient_steps = 1;  // steps whose gradients are held at once
   Index contributions = 1, members = 1, member = 0;  // of the reduction over all replicas
   Index moments = 0;  // bytes of each of Adam's two, of the whole or of this worker's shard
   Index scratch = 0;  // bytes that its reduction needs while under way
@@ -67,9 +70,8 @@ struct WorkerFootprint {
   Index bytes() const;  // of all items
 };
 
-// Of worker `worker` (0 … D-1) of replica `replica` (0 … W-1). `evaluation` may be null. Where
-// steps do not overlap, evaluation uses training's slots, and the larger count is taken; where they
-// overlap, training's stay in flight and evaluation has slots of its own.
+// Of worker `worker` (0 … D-1) of replica `replica` (0 … W-1). `evaluation` may be null; it runs
+// when no training step is in flight, in the same slots.
 WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages,
                                  const schedule::Schedule& train,
                                  const schedule::Schedule* evaluation, int replica, int worker);

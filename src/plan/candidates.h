@@ -1,0 +1,36 @@
+#pragma once
+// What the search looks at: requests that make sense, and what is known of them before lowering.
+#include <map>
+
+#include "chimera/plan/search.h"
+
+namespace chimera::plan {
+
+// Counts refusals by kind and keeps the first example, or a better one.
+class Refusals {
+ public:
+  void add(const std::string& kind, const std::string& example, bool better = false);
+  std::vector<Refusal> list() const;
+
+ private:
+  std::map<std::string, Refusal> kinds_;
+};
+
+// Candidates whose order of computations is the same: they differ in recomputation, ZeRO and W * B
+// alone.
+struct Family {
+  schedule::Request request;  // of the first
+  std::vector<Ranked> members;
+};
+
+std::vector<Family> families(const SearchRequest& request, Refusals& refusals);
+
+// Most blocks of micro-batches between Forward and the end of Backward, per worker; blocks are of
+// the plan's largest count. Exact for overlapping steps, too.
+std::vector<int> peak_in_flight(const schedule::ComputePlan& plan);
+
+// A schedule with the computations, placement, groups and least pools of `plan`, and no messages:
+// its footprint is at most that of the lowered schedule.
+schedule::Schedule sketch(const schedule::ComputePlan& plan, const schedule::Request& request);
+
+}  // namespace chimera::plan
