@@ -23,7 +23,7 @@ Stage::Stage(const ModelConfig& m, const std::vector<Index>& layers, int stage, 
       last_(stage + 1 == static_cast<int>(layers.size())),
       split_(split_backward),
       recompute_(recompute) {
-  const Index R = samples * T, count = layers[static_cast<std::size_t>(stage)];
+  const Index R = checked_mul(samples, T), count = layers[static_cast<std::size_t>(stage)];
   ENSURE(count >= 1, "stage ", stage, " has ", count, " layers; every stage needs at least one");
   const nn::BlockConfig block = block_config(m);
   if (m.tied_embeddings) tied_ = tied_parameters(m).parameters.front().region;
