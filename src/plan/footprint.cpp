@@ -70,16 +70,6 @@ std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index me
 
 namespace {
 
-// Members of a reduction in ascending rank (replica * D + worker), each once.
-std::vector<int> member_ranks(const Group& group, const Schedule& s) {
-  std::set<int> workers;
-  for (const Holder& h : group.holders) workers.insert(h.worker);
-  std::vector<int> ranks;
-  for (int replica = 0; replica < s.width; ++replica)
-    for (const int w : workers) ranks.push_back(replica * s.depth + w);
-  return ranks;
-}
-
 // The largest number of elements that this member adds up: its chunk of a reduction.
 Index chunk_elements(const HeldBytes& held, const nn::ParameterLayout& parameters, bool sharded) {
   if (sharded)
@@ -98,10 +88,11 @@ HeldBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule
   for (const Holder& h : group.holders) held.accumulators += h.worker == worker;
   held.gradient_steps = s.accumulators.at(static_cast<std::size_t>(group.stage));
   held.contributions = s.contributions(group);
-  const std::vector<int> ranks = member_ranks(group, s);
-  const auto me = std::ranges::find(ranks, replica * s.depth + worker);
-  held.members = std::ssize(ranks);
-  held.member = me - ranks.begin();
+  std::set<int> workers;  // of one replica, each once; members ascend by replica, then worker
+  for (const Holder& h : group.holders) workers.insert(h.worker);
+  const Index before = std::distance(workers.begin(), workers.find(worker));
+  held.members = std::ssize(workers) * s.width;
+  held.member = std::ssize(workers) * replica + before;
   const Index chunk = chunk_elements(held, stage.parameters, sharded);
   held.moments = sharded ? chunk * size_of(DType::F32) : held.copy;
   if (held.contributions > 1)

@@ -21,7 +21,7 @@ struct Candidate {
 struct SearchRequest {
   model::ModelConfig model;
   Cluster cluster;
-  std::function<PieceTimes(Index B)> times;  // of micro-batches of B; asked once per B
+  std::function<PieceTimes(Index B)> times;  // of micro-batches of B; called by several threads
   Index workers = 1, batch = 1, T = 0;       // P, B * N * W, tokens of a sample
   Index memory = 0;                          // bytes of a worker; 0: the cluster's
   std::vector<std::string> schedules;        // empty: all known
