@@ -20,25 +20,30 @@ Index instructions(const Schedule& s) {
   return count;
 }
 
-// Steps per second between two steps' ends, as seconds per step.
-double slope(const std::vector<double>& ends, int from, int to) {
-  return (ends[static_cast<std::size_t>(to)] - ends[static_cast<std::size_t>(from)]) / (to - from);
+// Seconds per step where the same number of steps has taken the same time over and over (such
+// systems end in a cycle of some number of steps); 0 where that has not come about. The last steps,
+// with fewer under way than there might be, do not count.
+double cycle_seconds(const std::vector<double>& ends, int lag) {
+  const auto end = [&](int step) { return ends[static_cast<std::size_t>(step)]; };
+  const int last = static_cast<int>(ends.size()) - 1 - lag;
+  for (int cycle = 1; 4 * cycle <= last; ++cycle) {
+    const double seconds = end(last) - end(last - cycle);
+    bool repeats = true;
+    for (int i = 1; i <= std::max(2 * cycle, last / 4) && repeats; ++i)
+      repeats = std::abs(end(last - i) - end(last - i - cycle) - seconds) <= 1e-9 * end(last);
+    if (repeats) return seconds / cycle;
+  }
+  return 0;
 }
 
-// The last quarter of the steps that are followed by as many as ever are under way.
-double steady_seconds(const Run& run, int lag) {
+double steady_seconds(const SimulatedRun& run, int lag) {
+  const double cycle = cycle_seconds(run.step_ends, lag);
   const int steps = static_cast<int>(run.step_ends.size());
-  const int last = std::max(steps - 1 - lag, steps / 2);
-  const int first = std::min(last - 1, last - std::max(1, last / 4));
-  return steps == 1 ? run.makespan : slope(run.step_ends, std::max(first, 0), std::max(last, 1));
-}
-
-bool is_steady(const Run& run, int lag) {
-  const int last = static_cast<int>(run.step_ends.size()) - 1 - lag, quarter = last / 4;
-  if (quarter < 1) return false;
-  const double late = slope(run.step_ends, last - quarter, last);
-  const double early = slope(run.step_ends, last - 2 * quarter, last - quarter);
-  return std::abs(late - early) <= 1e-9 * std::max(late, early);
+  if (cycle > 0 || steps == 1) return steps == 1 ? run.makespan : cycle;
+  const int last = std::max(steps - 1 - lag, steps / 2), first = last - std::max(1, last / 4);
+  return (run.step_ends[static_cast<std::size_t>(last)] -
+          run.step_ends[static_cast<std::size_t>(first)]) /
+         (last - first);
 }
 
 // Messages that take no time and wait for nobody.
@@ -63,20 +68,21 @@ class Simulator {
     check_size(std::max(options.steps, 1));
   }
 
-  Run run(const Costs& costs, bool timeline) const {
+  SimulatedRun run(const Costs& costs, bool timeline) const {
     const SimulatedPrograms programs = prepare(s_, costs);
     int steps = options_.steps;
     if (steps == 0) steps = overlaps_ ? 4 * (lag_ + 2) : 1;
     while (true) {
-      Run run = Machine(programs, costs, steps, timeline).run();
-      const bool enough = options_.steps > 0 || !overlaps_ || is_steady(run, lag_);
+      SimulatedRun run = EventMachine(programs, costs, steps, timeline).run();
+      const bool enough =
+          options_.steps > 0 || !overlaps_ || cycle_seconds(run.step_ends, lag_) > 0;
       if (enough || 2 * steps > kMostSteps || 2 * steps * instructions(s_) > kMostExecuted)
         return run;
       steps *= 2;
     }
   }
 
-  double step_seconds(const Run& run) const {
+  double step_seconds(const SimulatedRun& run) const {
     return overlaps_ ? steady_seconds(run, lag_)
                      : run.makespan / static_cast<double>(run.step_ends.size());
   }
@@ -115,7 +121,7 @@ double Simulation::bubble_ratio() const {
 Simulation simulate(const Schedule& schedule, const Costs& costs, const SimulateOptions& options) {
   check_costs(costs, schedule);
   const Simulator simulator(schedule, options);
-  Run run = simulator.run(costs, options.timeline);
+  SimulatedRun run = simulator.run(costs, options.timeline);
   Simulation out;
   out.steps = static_cast<int>(run.step_ends.size());
   out.makespan = run.makespan;
@@ -129,8 +135,8 @@ Simulation simulate(const Schedule& schedule, const Costs& costs, const Simulate
   }
   if (!options.causes) return out;
 
-  const Run without_reductions = simulator.run(free_reductions(costs), false);
-  const Run free = simulator.run(free_messages(free_reductions(costs)), false);
+  const SimulatedRun without_reductions = simulator.run(free_reductions(costs), false);
+  const SimulatedRun free = simulator.run(free_messages(free_reductions(costs)), false);
   const double bound = simulator.step_seconds(free);
   const double with_messages = simulator.step_seconds(without_reductions);
   out.messages = with_messages - bound;

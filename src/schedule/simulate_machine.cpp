@@ -16,7 +16,8 @@ bool waits_for_reduction(Op op) {
 
 }  // namespace
 
-Machine::Machine(const SimulatedPrograms& programs, const Costs& costs, int steps, bool timeline)
+EventMachine::EventMachine(const SimulatedPrograms& programs, const Costs& costs, int steps,
+                           bool timeline)
     : programs_(programs), costs_(costs), steps_(steps), timeline_(timeline) {
   workers_.resize(programs.workers.size());
   for (std::size_t w = 0; w < workers_.size(); ++w)
@@ -29,7 +30,7 @@ Machine::Machine(const SimulatedPrograms& programs, const Costs& costs, int step
   out_.workers.resize(workers_.size());
 }
 
-Run Machine::run() {
+SimulatedRun EventMachine::run() {
   for (int w = static_cast<int>(workers_.size()); w-- > 0;) ready_.push_back(w);
   while (true) {
     while (!ready_.empty()) {
@@ -51,7 +52,7 @@ Run Machine::run() {
 }
 
 // The next instruction whose step is within the run; false after the last.
-bool Machine::skip_to_next(Worker& w, const std::vector<Move>& body) const {
+bool EventMachine::skip_to_next(Worker& w, const std::vector<TimedInstr>& body) const {
   while (w.iteration < steps_ + programs_.lag) {
     for (; w.next < body.size(); ++w.next) {
       const int step = w.iteration + body[w.next].instr->step;
@@ -64,38 +65,38 @@ bool Machine::skip_to_next(Worker& w, const std::vector<Move>& body) const {
   return false;
 }
 
-void Machine::advance(int worker) {
+void EventMachine::advance(int worker) {
   Worker& w = workers_[at(worker)];
-  const std::vector<Move>& body = programs_.workers[at(worker)];
+  const std::vector<TimedInstr>& body = programs_.workers[at(worker)];
   while (!w.finished) {
     if (!skip_to_next(w, body)) {
       w.finished = true;
       out_.makespan = std::max(out_.makespan, now_);
       return;
     }
-    const Move& move = body[w.next];
-    const int step = w.iteration + move.instr->step;
+    const TimedInstr& timed = body[w.next];
+    const int step = w.iteration + timed.instr->step;
     if (!w.entered) {
       w.entered = true;
       w.since = now_;
-      count_slots(worker, move.full_begin, move.edge_begin);
-      begin(worker, move, step);
+      count_slots(worker, timed.full_begin, timed.edge_begin);
+      begin(worker, timed, step);
     }
-    if (!complete(worker, move, step)) return;
-    end(worker, move, step);
+    if (!complete(worker, timed, step)) return;
+    end(worker, timed, step);
     w.entered = false;
     ++w.next;
   }
 }
 
-void Machine::begin(int worker, const Move& move, int step) {
-  const Op op = move.instr->op;
+void EventMachine::begin(int worker, const TimedInstr& timed, int step) {
+  const Op op = timed.instr->op;
   if (is_compute(op) || op == Op::Update) {
-    occupy(worker, move);
+    occupy(worker, timed);
   } else if (op == Op::SendStart || op == Op::RecvStart) {
-    post_message(worker, move, step);
+    post_message(worker, timed, step);
   } else if (starts_reduction(op)) {
-    post_reduction(worker, reduction_id(move, step));
+    post_reduction(worker, reduction_id(timed, step));
   } else if (op == Op::VerdictStart) {
     VerdictState& verdict = verdicts_[at(step)];
     if (++verdict.posted == static_cast<int>(workers_.size()))
@@ -103,41 +104,41 @@ void Machine::begin(int worker, const Move& move, int step) {
   }
 }
 
-bool Machine::complete(int worker, const Move& move, int step) {
-  const Op op = move.instr->op;
+bool EventMachine::complete(int worker, const TimedInstr& timed, int step) {
+  const Op op = timed.instr->op;
   if (is_compute(op) || op == Op::Update) return !workers_[at(worker)].occupied;
   if (op == Op::SendWait || op == Op::RecvWait || (op == Op::SendStart && costs_.blocking_sends)) {
-    const int id = transfer_of(worker, move, step);
+    const int id = transfer_of(worker, timed, step);
     return id >= 0 && transfers_[at(id)].done;
   }
   if (waits_for_reduction(op) || (starts_reduction(op) && costs_.reductions_inline))
-    return reductions_[at(reduction_id(move, step))].done;
+    return reductions_[at(reduction_id(timed, step))].done;
   return op != Op::VerdictWait || verdicts_[at(step)].done;
 }
 
-void Machine::end(int worker, const Move& move, int step) {
+void EventMachine::end(int worker, const TimedInstr& timed, int step) {
   Worker& w = workers_[at(worker)];
   WorkerTimes& times = out_.workers[at(worker)];
-  const Op op = move.instr->op;
-  count_slots(worker, move.full_end, move.edge_end);
+  const Op op = timed.instr->op;
+  count_slots(worker, timed.full_end, timed.edge_end);
   if (is_compute(op) || op == Op::Update) {
     const double idle = w.started - w.last_end;
     (op == Op::Update ? times.tail : w.computed ? times.middle : times.startup) += idle;
     w.computed = w.computed || op != Op::Update;
     w.last_end = now_;
-    if (timeline_) times.cells.push_back({w.started, now_, step, *move.instr});
+    if (timeline_) times.cells.push_back({w.started, now_, step, *timed.instr});
   } else if (op == Op::VerdictWait) {
     times.verdict_wait += now_ - w.since;
-  } else if (move.reduction >= 0) {
+  } else if (timed.reduction >= 0) {
     times.reduction_wait += now_ - w.since;
-  } else if (move.transfer >= 0) {
+  } else if (timed.transfer >= 0) {
     times.message_wait += now_ - w.since;
   }
   if (is_compute(op) || op == Op::Update || op == Op::AllGatherWait)
     out_.step_ends[at(step)] = std::max(out_.step_ends[at(step)], now_);
 }
 
-void Machine::count_slots(int worker, int full, int edge) {
+void EventMachine::count_slots(int worker, int full, int edge) {
   if (full == 0 && edge == 0) return;
   Worker& w = workers_[at(worker)];
   WorkerTimes& times = out_.workers[at(worker)];
@@ -148,17 +149,17 @@ void Machine::count_slots(int worker, int full, int edge) {
   if (timeline_) times.memory.push_back({now_, w.full_slots, w.edge_slots});
 }
 
-void Machine::occupy(int worker, const Move& move) {
+void EventMachine::occupy(int worker, const TimedInstr& timed) {
   Worker& w = workers_[at(worker)];
   w.started = w.updated = now_;
-  w.remaining = move.seconds;
-  w.occupied = move.seconds > 0;
+  w.remaining = timed.seconds;
+  w.occupied = timed.seconds > 0;
   w.speed = w.reducing ? 1 - costs_.contention : 1;
   if (w.occupied) push(now_ + w.remaining / w.speed, Kind::Occupation, worker, ++w.generation);
 }
 
 // A reduction in the worker's background has begun or ended.
-void Machine::change_speed(int worker) {
+void EventMachine::change_speed(int worker) {
   Worker& w = workers_[at(worker)];
   if (!w.occupied || costs_.contention == 0) return;
   w.remaining = std::max(0.0, w.remaining - (now_ - w.updated) * w.speed);
@@ -167,14 +168,14 @@ void Machine::change_speed(int worker) {
   push(now_ + w.remaining / w.speed, Kind::Occupation, worker, ++w.generation);
 }
 
-int& Machine::transfer_of(int worker, const Move& move, int step) {
+int& EventMachine::transfer_of(int worker, const TimedInstr& timed, int step) {
   const int steps = programs_.lag + 1;  // alive at once
-  return workers_[at(worker)].transfers[at(move.transfer * steps + step % steps)];
+  return workers_[at(worker)].transfers[at(timed.transfer * steps + step % steps)];
 }
 
-void Machine::post_message(int worker, const Move& move, int step) {
-  const bool sends = move.instr->op == Op::SendStart;
-  std::deque<int>& waiting = waiting_[at(move.channel)];
+void EventMachine::post_message(int worker, const TimedInstr& timed, int step) {
+  const bool sends = timed.instr->op == Op::SendStart;
+  std::deque<int>& waiting = waiting_[at(timed.channel)];
   const auto posted = [&](int id) {
     return sends ? transfers_[at(id)].sent : transfers_[at(id)].received;
   };
@@ -183,36 +184,36 @@ void Machine::post_message(int worker, const Move& move, int step) {
     id = waiting.front();
     waiting.pop_front();
   } else {
-    transfers_.push_back({.channel = move.channel});
+    transfers_.push_back({.channel = timed.channel});
     waiting.push_back(id);
   }
   Transfer& transfer = transfers_[at(id)];
   (sends ? transfer.sent : transfer.received) = true;
-  if (sends) transfer.bytes = move.instr->count * costs_.message_bytes;
-  transfer_of(worker, move, step) = id;
+  if (sends) transfer.bytes = timed.instr->count * costs_.message_bytes;
+  transfer_of(worker, timed, step) = id;
   if (costs_.rendezvous ? transfer.sent && transfer.received : sends) begin_transfer(id);
 }
 
 // One message at a time on a link; the next may begin while the last byte is still on its way.
-void Machine::begin_transfer(int id) {
-  const Channel& channel = programs_.channels[at(transfers_[at(id)].channel)];
+void EventMachine::begin_transfer(int id) {
+  const TimedChannel& channel = programs_.channels[at(transfers_[at(id)].channel)];
   double& free = link_free_[at(channel.link)];
   free = std::max(now_, free) + channel.cost.seconds_per_byte * transfers_[at(id)].bytes;
   push(free + channel.cost.latency, Kind::Transfer, id);
 }
 
-int Machine::reduction_id(const Move& move, int step) const {
-  return step * static_cast<int>(programs_.reductions.size()) + move.reduction;
+int EventMachine::reduction_id(const TimedInstr& timed, int step) const {
+  return step * static_cast<int>(programs_.reductions.size()) + timed.reduction;
 }
 
-void Machine::post_reduction(int worker, int id) {
+void EventMachine::post_reduction(int worker, int id) {
   ++reductions_[at(id)].posted;
   workers_[at(worker)].queue.push_back(id);
   try_begin_reduction(id);
 }
 
-void Machine::try_begin_reduction(int id) {
-  const Reduction& reduction = programs_.reductions[at(id) % programs_.reductions.size()];
+void EventMachine::try_begin_reduction(int id) {
+  const TimedReduction& reduction = programs_.reductions[at(id) % programs_.reductions.size()];
   Summing& sum = reductions_[at(id)];
   if (sum.begun || sum.posted < static_cast<int>(reduction.members.size())) return;
   for (const int member : reduction.members)
@@ -226,9 +227,9 @@ void Machine::try_begin_reduction(int id) {
   push(now_ + reduction.seconds, Kind::Reduction, id);
 }
 
-void Machine::end_reduction(int id) {
+void EventMachine::end_reduction(int id) {
   const std::size_t kinds = programs_.reductions.size();
-  const Reduction& reduction = programs_.reductions[at(id) % kinds];
+  const TimedReduction& reduction = programs_.reductions[at(id) % kinds];
   Summing& sum = reductions_[at(id)];
   sum.done = true;
   for (const int member : reduction.members) {
@@ -238,10 +239,10 @@ void Machine::end_reduction(int id) {
     change_speed(member);
     ready_.push_back(member);
     if (!timeline_) continue;
-    const std::vector<Move>& body = programs_.workers[at(member)];
+    const std::vector<TimedInstr>& body = programs_.workers[at(member)];
     const int index = static_cast<int>(at(id) % kinds);
-    const auto start = std::ranges::find_if(body, [&](const Move& move) {
-      return move.reduction == index && starts_reduction(move.instr->op);
+    const auto start = std::ranges::find_if(body, [&](const TimedInstr& timed) {
+      return timed.reduction == index && starts_reduction(timed.instr->op);
     });
     out_.workers[at(member)].reductions.push_back(
         {sum.started, now_, static_cast<int>(at(id) / kinds), *start->instr});
@@ -251,7 +252,7 @@ void Machine::end_reduction(int id) {
       try_begin_reduction(workers_[at(member)].queue.front());
 }
 
-void Machine::handle(const Event& event) {
+void EventMachine::handle(const Event& event) {
   switch (event.kind) {
     case Kind::Occupation: {
       Worker& w = workers_[at(event.id)];
@@ -275,11 +276,11 @@ void Machine::handle(const Event& event) {
   }
 }
 
-void Machine::push(double time, Kind kind, int id, int generation) {
+void EventMachine::push(double time, Kind kind, int id, int generation) {
   events_.push({time, order_++, kind, id, generation});
 }
 
-void Machine::fail_stuck() const {
+void EventMachine::fail_stuck() const {
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     const Worker& worker = workers_[w];
     if (!worker.finished)

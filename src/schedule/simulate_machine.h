@@ -8,17 +8,17 @@
 
 namespace chimera::schedule {
 
-struct Run {
+struct SimulatedRun {
   double makespan = 0;
   std::vector<double> step_ends;
   std::vector<WorkerTimes> workers;  // idle times and waits summed over all steps
 };
 
-class Machine {
+class EventMachine {
  public:
-  Machine(const SimulatedPrograms& programs, const Costs& costs, int steps, bool timeline);
+  EventMachine(const SimulatedPrograms& programs, const Costs& costs, int steps, bool timeline);
   // Throws Error, naming worker and instruction, when workers wait for each other for ever.
-  Run run();
+  SimulatedRun run();
 
  private:
   struct Transfer {
@@ -64,18 +64,18 @@ class Machine {
   };
 
   void advance(int worker);
-  bool skip_to_next(Worker& w, const std::vector<Move>& body) const;
-  void begin(int worker, const Move& move, int step);
-  bool complete(int worker, const Move& move, int step);
-  void end(int worker, const Move& move, int step);
+  bool skip_to_next(Worker& w, const std::vector<TimedInstr>& body) const;
+  void begin(int worker, const TimedInstr& timed, int step);
+  bool complete(int worker, const TimedInstr& timed, int step);
+  void end(int worker, const TimedInstr& timed, int step);
   void count_slots(int worker, int full, int edge);
 
-  void occupy(int worker, const Move& move);
+  void occupy(int worker, const TimedInstr& timed);
   void change_speed(int worker);
-  int& transfer_of(int worker, const Move& move, int step);
-  void post_message(int worker, const Move& move, int step);
+  int& transfer_of(int worker, const TimedInstr& timed, int step);
+  void post_message(int worker, const TimedInstr& timed, int step);
   void begin_transfer(int id);
-  int reduction_id(const Move& move, int step) const;
+  int reduction_id(const TimedInstr& timed, int step) const;
   void post_reduction(int worker, int id);
   void try_begin_reduction(int id);
   void end_reduction(int id);
@@ -97,7 +97,7 @@ class Machine {
   std::vector<double> link_free_;
   std::vector<Summing> reductions_;  // [step][reduction]
   std::vector<VerdictState> verdicts_;
-  Run out_;
+  SimulatedRun out_;
 };
 
 }  // namespace chimera::schedule

@@ -40,24 +40,24 @@ class Preparation {
     prepare_reductions();
     for (int w = 0; w < s_.depth; ++w) {
       const std::vector<Instr>& body = s_.programs[at(w)].body;
-      std::vector<Move>& moves = out_.workers.emplace_back();
+      std::vector<TimedInstr>& timed_body = out_.workers.emplace_back();
       std::map<std::tuple<bool, Message, int, int>, int> keys;
       double busy = 0;
       for (const Instr& in : body) {
-        Move& move = moves.emplace_back();
-        move.instr = &in;
-        move.seconds = seconds(in);
-        busy += move.seconds;
-        if (is_reduction(in.op)) move.reduction = 3 * in.group + kind_of(in.op);
+        TimedInstr& timed = timed_body.emplace_back();
+        timed.instr = &in;
+        timed.seconds = seconds(in);
+        busy += timed.seconds;
+        if (is_reduction(in.op)) timed.reduction = 3 * in.group + kind_of(in.op);
         if (!is_message(in.op)) continue;
         const bool sends = in.op == Op::SendStart || in.op == Op::SendWait;
         const std::tuple key(sends, in.message, in.stage, in.micro);
-        move.transfer = keys.emplace(key, static_cast<int>(keys.size())).first->second;
-        move.channel = sends ? channel(w, in.peer, in.pipe) : channel(in.peer, w, in.pipe);
+        timed.transfer = keys.emplace(key, static_cast<int>(keys.size())).first->second;
+        timed.channel = sends ? channel(w, in.peer, in.pipe) : channel(in.peer, w, in.pipe);
       }
       out_.transfers.push_back(static_cast<int>(keys.size()));
       out_.busy.push_back(busy);
-      count_slots(moves);
+      count_slots(timed_body);
     }
     return std::move(out_);
   }
@@ -74,7 +74,7 @@ class Preparation {
       for (const Instr& in : program.body)
         if (in.op == Op::ReduceScatterStart) sharded_[at(in.group)] = true;
     for (std::size_t g = 0; g < s_.groups.size(); ++g) {
-      Reduction reduction;
+      TimedReduction reduction;
       for (const Holder& h : s_.groups[g].holders) reduction.members.push_back(h.worker);
       std::ranges::sort(reduction.members);
       const auto repeated = std::ranges::unique(reduction.members);
@@ -139,34 +139,38 @@ class Preparation {
   }
 
   // A step meets its instructions by descending `step`, then in order of the body.
-  void count_slots(std::vector<Move>& moves) const {
-    std::map<std::pair<int, int>, std::vector<Move*>> tenants;
+  void count_slots(std::vector<TimedInstr>& body) const {
+    std::map<std::pair<int, int>, std::vector<TimedInstr*>> tenants;
     const int span = s_.span();
-    for (Move& move : moves)
-      if (move.instr->micro >= 0)
-        tenants[{move.instr->stage, move.instr->micro / span}].push_back(&move);
+    for (TimedInstr& timed : body)
+      if (timed.instr->micro >= 0)
+        tenants[{timed.instr->stage, timed.instr->micro / span}].push_back(&timed);
     for (auto& [tenant, list] : tenants) {
-      std::ranges::stable_sort(list, std::greater(), [](const Move* m) { return m->instr->step; });
+      std::ranges::stable_sort(list, std::greater(),
+                               [](const TimedInstr* m) { return m->instr->step; });
       list.front()->edge_begin = 1;
       if (list.back()->instr->op == Op::FreeSlot) list.back()->edge_end = -1;
       count_full_slots(list);
     }
   }
 
-  void count_full_slots(const std::vector<Move*>& list) const {
-    const auto is = [](Op op) { return [op](const Move* m) { return m->instr->op == op; }; };
-    auto first = std::ranges::find_if(list, is(Op::Recompute));
-    if (first != list.end() || s_.forward_only)
-      for (Move* m : list)
-        if (m->instr->op == Op::Forward) m->full_begin = 1, m->full_end = -1;
-    if (s_.forward_only) return;
-    if (first == list.end()) first = std::ranges::find_if(list, is(Op::Forward));
-    if (first == list.end()) return;
-    (*first)->full_begin = 1;
-    Move* last = *first;
-    for (Move* m : list)
-      if (m->instr->op == Op::Backward || m->instr->op == Op::BackwardWeight) last = m;
-    last->full_end = -1;
+  // A full slot is taken with its first micro-batch and returned with its last; a Forward that will
+  // be made again returns its own at once.
+  void count_full_slots(const std::vector<TimedInstr*>& list) const {
+    const bool forwards_return = s_.forward_only || s_.has(Op::Recompute);
+    int micro_batches = 0;
+    for (TimedInstr* timed : list) {
+      const Op op = timed->instr->op;
+      if (op == Op::Forward || op == Op::Recompute) {
+        if (micro_batches == 0) timed->full_begin = 1;
+        micro_batches += timed->instr->count;
+      }
+      if (op == Op::Backward || op == Op::BackwardWeight ||
+          (op == Op::Forward && forwards_return)) {
+        micro_batches -= timed->instr->count;
+        if (micro_batches == 0) timed->full_end = -1;
+      }
+    }
   }
 
   const Schedule& s_;

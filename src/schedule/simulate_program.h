@@ -8,7 +8,7 @@ namespace chimera::schedule {
 
 // One instruction with its costs. Keys are dense: a transfer's is the same at its start and its
 // wait.
-struct Move {
+struct TimedInstr {
   const Instr* instr = nullptr;
   double seconds = 0;  // that it occupies the worker: computations and updates
   int channel = -1;    // messages: index into SimulatedPrograms::channels
@@ -19,14 +19,14 @@ struct Move {
 };
 
 // All messages of one pipe from one worker to another; they match in the order posted.
-struct Channel {
+struct TimedChannel {
   int source = 0, destination = 0;
   int link = 0;  // shared by the channels between the same two workers
   LinkCost cost;
 };
 
 // One per group and kind (sum, scattered sum, gathered weights).
-struct Reduction {
+struct TimedReduction {
   std::vector<int> members;  // workers of this replica
   double seconds = 0;
 };
@@ -34,11 +34,11 @@ struct Reduction {
 struct SimulatedPrograms {
   int lag = 0;
   int links = 0;
-  std::vector<std::vector<Move>> workers;  // as the bodies
-  std::vector<int> transfers;              // keys per worker
-  std::vector<double> busy;                // per worker and step
-  std::vector<Channel> channels;
-  std::vector<Reduction> reductions;
+  std::vector<std::vector<TimedInstr>> workers;  // as the bodies
+  std::vector<int> transfers;                    // keys per worker
+  std::vector<double> busy;                      // per worker and step
+  std::vector<TimedChannel> channels;
+  std::vector<TimedReduction> reductions;
 };
 
 // Refers to `schedule`, which must have been verified and must outlive it.
