@@ -124,6 +124,19 @@ std::string render_text(const Schedule& schedule, const std::vector<TitledTimeta
   return out;
 }
 
+std::string render_peaks(const VerifyReport& report) {
+  std::string out;
+  const auto line = [&](const char* name, int WorkerReport::*peak) {
+    out += concat("\n", name, " per worker:");
+    for (const WorkerReport& worker : report.workers) out += " " + std::to_string(worker.*peak);
+  };
+  line("most micro-batches in flight", &WorkerReport::in_flight);
+  line("slots", &WorkerReport::slots);
+  line("edge slots", &WorkerReport::edge_slots);
+  line("weight versions", &WorkerReport::versions);
+  return out + "\n";
+}
+
 std::string render_instructions(const Schedule& schedule) {
   std::string out = heading(schedule) + "\n";
   for (std::size_t w = 0; w < schedule.programs.size(); ++w) {

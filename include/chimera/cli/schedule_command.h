@@ -5,7 +5,7 @@ class App;
 
 namespace chimera::cli {
 
-// chimera schedule show, chimera schedule verify: needs neither GPU nor MPI.
+// chimera schedule show, verify, simulate, compare: needs neither GPU nor MPI.
 void add_schedule_command(CLI::App& app);
 
 }  // namespace chimera::cli

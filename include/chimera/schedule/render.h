@@ -6,6 +6,7 @@
 #include "chimera/schedule/instr.h"
 #include "chimera/schedule/simulate.h"
 #include "chimera/schedule/timing.h"
+#include "chimera/schedule/verify.h"
 
 namespace chimera::schedule {
 
@@ -37,6 +38,9 @@ std::string render_trace(const Schedule& schedule, const Simulation& simulation)
 // Times, bubbles by cause and memory per worker, as a table and for scripts.
 std::string render_text(const Schedule& schedule, const Simulation& simulation);
 std::string render_json(const Schedule& schedule, const Simulation& simulation);
+
+// Micro-batches in flight, slots, edge slots and weight versions per worker, in words.
+std::string render_peaks(const VerifyReport& report);
 
 // The lowered programs, one instruction per line.
 std::string render_instructions(const Schedule& schedule);
