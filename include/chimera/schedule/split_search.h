@@ -1,0 +1,22 @@
+#pragma once
+// What slots buy: idle time of the split Chimera against the micro-batches that a worker may hold.
+#include <vector>
+
+#include "chimera/schedule/generate.h"
+
+namespace chimera::schedule {
+
+struct TradePoint {
+  int depth = 0, micro_batches = 0;
+  int slots = 0;  // most micro-batches alive on a worker, forward's start to weight gradient's end
+  double update = 0;  // R, in mean computations
+  double idle = 0;    // per step on the busiest worker, in mean computations
+};
+
+// The points where more slots buy less idle time, ascending slots, for limits 1 … most_slots (0:
+// 2D); with a barrier at the step's end or, `overlap`, without. The request names depth,
+// micro-batches, pairs, tying and times; its searches are those of generate, so each point can be
+// run.
+std::vector<TradePoint> split_trade_off(const Request& request, bool overlap, int most_slots = 0);
+
+}  // namespace chimera::schedule

@@ -1,0 +1,150 @@
+#include "modulo_scheduler.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace chimera::schedule {
+namespace {
+
+constexpr Index kNone = std::numeric_limits<Index>::min() / 4;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+std::vector<CyclicEdge> slot_edges(const CyclicProblem& p, const ModuloRule& rule) {
+  std::vector<CyclicEdge> edges;
+  for (int r = 0; r < p.resources && rule.slots > 0; ++r) {
+    std::vector<std::pair<int, int>> lanes;  // pipe, stage
+    std::vector<int> stages;
+    for (int pipe = 0; pipe < p.pipes; ++pipe)
+      for (int s = 0; s < p.depth(); ++s)
+        if (p.count(pipe) > 0 && p.ops[at(p.op(pipe, s, Part::Forward, 0))].resource == r)
+          lanes.push_back({pipe, s}), stages.push_back(s);
+    const std::vector<int> shares = slot_shares(stages, p.depth(), rule.slots, rule.spread);
+    for (std::size_t k = 0; k < lanes.size(); ++k) {
+      const auto [pipe, s] = lanes[k];
+      const int n = p.count(pipe), m = shares[k];
+      for (int i = 0; i < n && m < n; ++i)  // m = n: the update says it already
+        edges.push_back({p.op(pipe, s, Part::Weight, i < m ? i - m + n : i - m),
+                         p.op(pipe, s, Part::Forward, i), p.search.quanta.weight[at(s)],
+                         i < m ? 1 : 0});
+    }
+  }
+  return edges;
+}
+
+class Placement {
+ public:
+  Placement(const CyclicProblem& p, Index period, const ModuloRule& rule)
+      : p_(p), period_(period), edges_(p.edges) {
+    for (const CyclicEdge& e : slot_edges(p, rule)) edges_.push_back(e);
+    const std::size_t n = p.ops.size();
+    in_.resize(n), out_.resize(n), start_.assign(n, kNone), last_.assign(n, kNone);
+    for (const CyclicEdge& e : edges_) out_[at(e.from)].push_back(e), in_[at(e.to)].push_back(e);
+    taken_.assign(at(p.resources), std::vector<int>(static_cast<std::size_t>(period), -1));
+  }
+
+  std::optional<CyclicTimes> run(const ModuloRule& rule) {
+    if (!find_heights()) return std::nullopt;
+    for (int i = 0; i < static_cast<int>(p_.ops.size()); ++i) {
+      if (p_.ops[at(i)].part == Part::Weight) height_[at(i)] += rule.weight_bonus;
+      waiting_.insert({-height_[at(i)], i});
+    }
+    Index budget = rule.budget * static_cast<Index>(p_.ops.size());
+    for (; !waiting_.empty() && budget > 0; --budget) {
+      const int i = waiting_.begin()->second;
+      waiting_.erase(waiting_.begin());
+      place(i);
+    }
+    if (!waiting_.empty()) return std::nullopt;
+    return CyclicTimes{period_, start_};
+  }
+
+ private:
+  // How long a computation's start is before the end of all that must follow it.
+  bool find_heights() {
+    height_.assign(p_.ops.size(), 0);
+    for (std::size_t pass = 0; pass <= p_.ops.size(); ++pass) {
+      bool changed = false;
+      for (auto e = edges_.rbegin(); e != edges_.rend(); ++e) {
+        const Index h = height_[at(e->to)] + e->latency - e->distance * period_;
+        if (h > height_[at(e->from)]) height_[at(e->from)] = h, changed = true;
+      }
+      if (!changed) return true;
+      // No path is longer than all computations after each other: beyond, it runs in a circle.
+      if (*std::ranges::max_element(height_) > longest()) return false;
+    }
+    return false;
+  }
+
+  Index longest() const {
+    Index sum = 0;
+    for (const CyclicOp& op : p_.ops) sum += op.duration + p_.search.quanta.message;
+    return sum + p_.search.quanta.update * static_cast<Index>(p_.ops.size());
+  }
+
+  int& cell(int i, Index t) {
+    return taken_[at(p_.ops[at(i)].resource)][static_cast<std::size_t>(phase(t, period_))];
+  }
+
+  Index first_free(int i, Index from) {
+    const Index duration = p_.ops[at(i)].duration;
+    for (Index t = from; t < from + period_;) {
+      Index k = 0;
+      while (k < duration && cell(i, t + k) < 0) ++k;
+      if (k == duration) return t;
+      t += k + 1;
+    }
+    return kNone;
+  }
+
+  void place(int i) {
+    Index earliest = kNone;
+    for (const CyclicEdge& e : in_[at(i)])
+      if (start_[at(e.from)] != kNone)
+        earliest = std::max(earliest, start_[at(e.from)] + e.latency - e.distance * period_);
+    if (earliest == kNone) earliest = 0;
+    const Index duration = p_.ops[at(i)].duration;
+    Index t = first_free(i, earliest);
+    if (t == kNone) {
+      t = std::max(earliest, last_[at(i)] + 1);  // not where it was evicted from before
+      for (Index k = 0; k < duration; ++k)
+        if (cell(i, t + k) >= 0) evict(cell(i, t + k));
+    }
+    start_[at(i)] = last_[at(i)] = t;
+    for (Index k = 0; k < duration; ++k) cell(i, t + k) = i;
+    for (const CyclicEdge& e : out_[at(i)]) evict_if_broken(e, e.to);
+    for (const CyclicEdge& e : in_[at(i)]) evict_if_broken(e, e.from);
+  }
+
+  void evict_if_broken(const CyclicEdge& e, int other) {
+    if (start_[at(e.from)] == kNone || start_[at(e.to)] == kNone) return;
+    if (start_[at(e.to)] < start_[at(e.from)] + e.latency - e.distance * period_) evict(other);
+  }
+
+  void evict(int i) {
+    for (Index k = 0; k < p_.ops[at(i)].duration; ++k) cell(i, start_[at(i)] + k) = -1;
+    start_[at(i)] = kNone;
+    waiting_.insert({-height_[at(i)], i});
+  }
+
+  const CyclicProblem& p_;
+  Index period_;
+  std::vector<CyclicEdge> edges_;
+  std::vector<std::vector<CyclicEdge>> in_, out_;
+  std::vector<Index> height_, start_, last_;  // last_: where it was placed before
+  std::vector<std::vector<int>> taken_;       // per resource and quantum of the period
+  std::set<std::pair<Index, int>> waiting_;   // most urgent first
+};
+
+}  // namespace
+
+std::optional<CyclicTimes> modulo_schedule(const CyclicProblem& problem, Index period,
+                                           const ModuloRule& rule) {
+  // A computation longer than the period meets itself.
+  for (const CyclicOp& op : problem.ops)
+    if (op.duration > period) return std::nullopt;
+  return Placement(problem, period, rule).run(rule);
+}
+
+}  // namespace chimera::schedule

@@ -1,0 +1,24 @@
+#pragma once
+// Iterative modulo scheduling (Rau, MICRO 1994): computations are placed one by one, most urgent
+// first, each at the earliest time that its placed predecessors and its resource allow; where
+// nothing is free it evicts what is in the way.
+#include <optional>
+
+#include "cyclic.h"
+
+namespace chimera::schedule {
+
+// Slots are limited by dividing a worker's among its stages: with m slots, a stage's forward i
+// waits for its weight gradient i - m, an ordinary constraint. See slot_shares.
+struct ModuloRule {
+  int slots = 0;           // per worker; 0: unlimited
+  int spread = 0;          // of slot_shares
+  Index weight_bonus = 0;  // quanta added to a weight gradient's urgency
+  Index budget = 3;        // placements per computation before giving up
+};
+
+// Nothing where the budget does not suffice for this period.
+std::optional<CyclicTimes> modulo_schedule(const CyclicProblem& problem, Index period,
+                                           const ModuloRule& rule);
+
+}  // namespace chimera::schedule
