@@ -20,9 +20,26 @@ std::vector<Refusal> Refusals::list() const {
   return out;
 }
 
+bool is_stale(const schedule::ComputePlan& plan) {
+  for (const std::vector<schedule::Instr>& worker : plan.workers)
+    for (const schedule::Instr& in : worker)
+      if (in.version > 0) return true;
+  return false;
+}
+
 namespace {
 
 using schedule::Request;
+
+// Whether the smallest plan of this name that there is computes with old weights.
+bool always_stale(const std::string& name) {
+  Request r;
+  r.schedule = name;
+  r.depth = 2;
+  for (r.micro_batches = 1; r.micro_batches <= 2; ++r.micro_batches)
+    if (schedule::refusal(r).empty()) return is_stale(schedule::generate(r));
+  return false;
+}
 
 std::vector<Index> divisors(Index n) {
   std::vector<Index> low, high;
@@ -82,6 +99,13 @@ class Enumeration {
     for (const std::string& name : names)
       if (!known.contains(name))
         FailUsage("schedule '", name, "' is unknown; choose of ", schedule::schedule_names());
+    if (!request_.stale)
+      std::erase_if(names, [&](const std::string& name) {
+        if (!always_stale(name)) return false;
+        refusals_.add("schedules that compute with old weights",
+                      name + " (ask for them to rank them)");
+        return true;
+      });
     for (const Index D : divisors(request_.workers)) depth(D, names);
     std::vector<Family> out;
     for (auto& [key, family] : families_) out.push_back(std::move(family));
@@ -126,6 +150,8 @@ class Enumeration {
       for (const int zero : request_.zero_stages) {
         r.recompute = recompute == "full";
         r.zero_stage = zero;
+        // Without recomputation, doubling is halving's program.
+        if (r.scaling == "doubling" && recompute != "full") continue;
         // Nobody to share with: as ZeRO 0.
         if (zero > 0 && r.width == 1 && r.schedule != "chimera" && r.schedule != "gems") continue;
         add(r, recompute, B);

@@ -45,8 +45,10 @@ std::vector<std::pair<int, const Instr*>> by_tick(const ComputePlan& plan) {
 // and input gradient at each stage.
 class Chains {
  public:
-  explicit Chains(const ComputePlan& plan)
-      : stages_(plan.stages()),
+  Chains(const ComputePlan& plan, const std::function<double(int, int)>& message)
+      : plan_(plan),
+        message_(message),
+        stages_(plan.stages()),
         micros_(plan.micro_batches),
         workers(plan.workers.size()),
         forward_(static_cast<std::size_t>(stages_) * static_cast<std::size_t>(micros_)),
@@ -57,10 +59,11 @@ class Chains {
     Chain chain = mine;
     for (int m = in.micro; m < in.micro + in.count; ++m) {
       if (in.op == Op::Forward && in.stage > 0)
-        chain = longer(chain, forward_[at(in.stage - 1, m)]);
-      if (in.op == Op::Backward || in.op == Op::BackwardInput)
-        chain = longer(chain, in.stage + 1 < stages_ ? backward_[at(in.stage + 1, m)]
-                                                     : forward_[at(in.stage, m)]);
+        chain = longer(chain, arriving(forward_, worker, in, in.stage - 1, m));
+      if (in.op != Op::Backward && in.op != Op::BackwardInput) continue;
+      chain =
+          longer(chain, in.stage + 1 < stages_ ? arriving(backward_, worker, in, in.stage + 1, m)
+                                               : forward_[at(in.stage, m)]);
     }
     chain.seconds += seconds_of(in, stage);
     (in.op == Op::Forward ? chain.forwards : chain.backwards) += in.count;
@@ -71,10 +74,21 @@ class Chains {
   }
 
  private:
+  Chain arriving(const std::vector<Chain>& made, int worker, const Instr& in, int stage,
+                 int micro) const {
+    Chain chain = made[at(stage, micro)];
+    if (message_)
+      chain.seconds += message_(
+          plan_.placement[static_cast<std::size_t>(in.pipe)][static_cast<std::size_t>(stage)],
+          worker);
+    return chain;
+  }
   std::size_t at(int stage, int micro) const {
     return static_cast<std::size_t>(stage) * static_cast<std::size_t>(micros_) +
            static_cast<std::size_t>(micro);
   }
+  const ComputePlan& plan_;
+  const std::function<double(int, int)>& message_;
   int stages_, micros_;
 
  public:
@@ -86,12 +100,13 @@ class Chains {
 
 }  // namespace
 
-CriticalPath critical_path(const ComputePlan& plan, const std::vector<StageSeconds>& stages) {
+CriticalPath critical_path(const ComputePlan& plan, const std::vector<StageSeconds>& stages,
+                           const std::function<double(int from, int to)>& message) {
   ENSURE(plan.period == 0, "a critical path of one step is asked for; the steps of ", plan.name,
          " overlap");
   CriticalPath path;
   path.stage_end.resize(stages.size());
-  Chains chains(plan);
+  Chains chains(plan, message);
   for (const auto& [worker, in] : by_tick(plan)) {
     const auto s = static_cast<std::size_t>(in->stage);
     chains.run(worker, *in, stages.at(s));

@@ -108,7 +108,9 @@ Index pool(const std::vector<int>& train, const std::vector<int>* evaluation, st
 
 WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages, const Schedule& train,
                                  const Schedule* evaluation, int replica, int worker) {
-  const bool sharded = train.has(schedule::Op::ReduceScatterStart);
+  const bool sharded =
+      std::ranges::any_of(train.programs.at(static_cast<std::size_t>(worker)).body,
+                          [](const auto& in) { return in.op == schedule::Op::ReduceScatterStart; });
   WorkerFootprint out;
   for (const Group& group : train.groups) {
     if (std::ranges::none_of(group.holders, [&](const Holder& h) { return h.worker == worker; }))

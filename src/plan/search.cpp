@@ -5,7 +5,6 @@
 
 #include "candidates.h"
 #include "chimera/base/threads.h"
-#include "chimera/plan/equation.h"
 #include "chimera/schedule/build.h"
 
 namespace chimera::plan {
@@ -31,10 +30,6 @@ Extent memory_of(const std::vector<StageBytes>& stages, const Schedule& train,
   return out;
 }
 
-Shape shape_of(const SearchRequest& request, const Candidate& c) {
-  return {request.model, c.layers, c.samples, request.T, parse_recompute(c.recompute)};
-}
-
 // Searched schedules are given the times they will meet.
 schedule::Request with_times(const SearchRequest& request, const Candidate& c) {
   schedule::Request r = c.request;
@@ -48,22 +43,6 @@ schedule::Request with_times(const SearchRequest& request, const Candidate& c) {
   r.times.message =
       message_link(request.cluster, r.depth).seconds(message_bytes(shape_of(request, c)));
   return r;
-}
-
-// Seconds of each stage's reduction over all its holders, by the closed formula.
-std::vector<double> reduction_seconds(const SearchRequest& request, const ComputePlan& plan,
-                                      const Schedule& sketched,
-                                      const std::vector<StageBytes>& stages) {
-  const Link& link = reduction_link(request.cluster, request.workers);
-  std::vector<double> out;
-  for (int s = 0; s < plan.stages(); ++s) {
-    const schedule::Group& group = sketched.groups[static_cast<std::size_t>(s)];
-    const double bytes =
-        static_cast<double>(stages[static_cast<std::size_t>(s)].parameters.layout.bytes());
-    out.push_back(schedule::all_reduce_seconds({link.latency, 1 / link.bandwidth}, bytes,
-                                               sketched.contributions(group)));
-  }
-  return out;
 }
 
 class Search {
@@ -107,29 +86,12 @@ class Search {
 
   bool estimate(const ComputePlan& plan, Ranked& member) {
     const Candidate& c = member.candidate;
-    for (const std::vector<schedule::Instr>& worker : plan.workers)
-      for (const schedule::Instr& in : worker) member.stale = member.stale || in.version > 0;
-    if (member.stale && !request_.stale) {
-      refuse("computes with old weights", describe(c) + ": ask for stale schedules to include it");
-      return false;
-    }
-    const Shape shape = shape_of(request_, c);
-    const Schedule least = sketch(plan, c.request);
-    const std::vector<StageBytes> stages = all_stage_bytes(shape, least);
-    const Extent memory = memory_of(stages, least, nullptr);
+    member.stale = is_stale(plan);
+    const Sized layout = size_up(request_, c, plan);
+    const Extent memory = memory_of(layout.stages, layout.least, nullptr);
     if (memory.most > memory_) return refuse_memory(c, memory, "at least ");
-    const std::vector<StageSeconds> seconds =
-        stage_seconds(request_.times(c.samples), c.layers, shape.recompute);
-    member.bound = busiest_worker(plan, seconds);
-    if (plan.period > 0 || member.stale) return true;
-    member.bound = std::max(member.bound, critical_path(plan, seconds).seconds);
-    const double message =
-        plan.depth == 1 ? 0
-                        : message_link(request_.cluster, plan.depth).seconds(message_bytes(shape));
-    member.equation =
-        equation1(plan, seconds, message, reduction_seconds(request_, plan, least, stages),
-                  /*eager=*/true)
-            .seconds();
+    member.bound = lower_bound_of(request_, plan, layout);
+    if (!member.stale) member.equation = equation_of(request_, plan, layout);
     return true;
   }
 

@@ -2,6 +2,7 @@
 // The paper's performance model (Eq. 1, section 3.4), with C_f and C_b counted on the schedule
 // itself instead of taken from a table:
 //   T = (F + p2p) C_f + (B + p2p) C_b + max over workers of what reductions do not hide
+#include <functional>
 #include <vector>
 
 #include "chimera/plan/times.h"
@@ -10,7 +11,7 @@
 namespace chimera::plan {
 
 // The longest chain of computations of one step: each worker computes in its order, a computation
-// begins when its inputs are there, messages cost nothing.
+// begins when its inputs are there.
 struct CriticalPath {
   double seconds = 0;
   double forwards = 0, backwards = 0;  // C_f, C_b: micro-batches on that chain
@@ -18,10 +19,11 @@ struct CriticalPath {
   std::vector<double> stage_end;       // per stage: of its last weight gradient anywhere
 };
 // `stages`: seconds of one micro-batch per stage; of equally long chains the one with more
-// backwards counts. A recomputation belongs to the backward. Only of plans with a barrier (period
-// 0).
+// backwards counts. A recomputation belongs to the backward. `message`: seconds of a message from
+// one worker to another; empty: nothing. Only of plans with a barrier (period 0).
 CriticalPath critical_path(const schedule::ComputePlan& plan,
-                           const std::vector<StageSeconds>& stages);
+                           const std::vector<StageSeconds>& stages,
+                           const std::function<double(int from, int to)>& message = {});
 
 // The busiest worker's seconds of computation in one step: no schedule is faster.
 double busiest_worker(const schedule::ComputePlan& plan, const std::vector<StageSeconds>& stages);

@@ -49,10 +49,10 @@ std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index me
 
 // What one worker keeps of one stage.
 struct HeldBytes {
-  int stage = 0;           // vD: the tied matrix
-  Index copy = 0;          // bytes of one copy of its parameters
-  Index versions = 1;      // copies of the weights
-  Index accumulators = 0;  // gradients: one per (pipe, use) on this worker
+  int stage = 0;             // vD: the tied matrix
+  Index copy = 0;            // bytes of one copy of its parameters
+  Index versions = 1;        // copies of the weights
+  Index accumulators = 0;    // gradients: one per (pipe, use) on this worker
   Index gradient_steps = 1;  // steps whose gradients are held at once
   Index contributions = 1, members = 1, member = 0;  // of the reduction over all replicas
   Index moments = 0;  // bytes of each of Adam's two, of the whole or of this worker's shard
