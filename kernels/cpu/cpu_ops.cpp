@@ -57,7 +57,7 @@ class CpuOps : public Ops {
                      Gradient gradient) override;
 
   void adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWStep& step) override;
-  double sum_squares(Tensor x) override;
+  double sum_squares(Tensor x, double before) override;
 
  private:
   void dropout_add(float* out, const float* residual, const float* branch, const Mask& mask,
@@ -329,11 +329,11 @@ void CpuOps::adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWSte
   });
 }
 
-double CpuOps::sum_squares(Tensor x) {
+double CpuOps::sum_squares(Tensor x, double before) {
   check_size("sum_squares", "x", x, x.size());
   constexpr Index kRound = 512;  // blocks whose sums are held at once
   const Index blocks = ceil_div(x.size(), kSumBlock);
-  double total = 0;
+  double total = before;
   for (Index first = 0; first < blocks; first += kRound) {
     double partial[kRound];
     const Index count = std::min(kRound, blocks - first);

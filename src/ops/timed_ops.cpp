@@ -74,9 +74,9 @@ class TimedOps final : public Ops {
   void adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWStep& step) override {
     timed("adamw", [&] { inner_->adamw(param, m, v, grad, step); });
   }
-  double sum_squares(Tensor x) override {
+  double sum_squares(Tensor x, double before) override {
     double result = 0;
-    timed("gradient norm", [&] { result = inner_->sum_squares(x); });
+    timed("gradient norm", [&] { result = inner_->sum_squares(x, before); });
     return result;
   }
 

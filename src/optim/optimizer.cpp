@@ -27,11 +27,18 @@ double clip_factor(double norm, double clip) {
   return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
 }
 
+Piece piece_of(const nn::Parameter& p, const Shard& shard) {
+  const Index begin = p.region.offset / size_of(DType::F32), end = begin + p.region.size();
+  const Index from = std::max(begin, shard.first), to = std::min(end, shard.first + shard.count);
+  return {std::max(from - begin, Index{0}), std::max(to - from, Index{0})};
+}
+
 void adamw_step(Ops& ops, const nn::ParameterLayout& params, Flat weights, Flat m, Flat v,
                 Flat gradients, const OptimizerConfig& config, double rate, double grad_scale,
-                Index t, Index n_layer) {
+                Index t, Index n_layer, const Shard& shard) {
   for (const nn::Parameter& p : params.parameters) {
-    if (p.frozen) continue;
+    const Piece piece = piece_of(p, shard);
+    if (p.frozen || piece.count == 0) continue;
     const AdamWStep step{
         .rate = static_cast<float>(rate * layer_rate(p, n_layer, config.layer_lr_decay)),
         .beta1 = static_cast<float>(config.beta1),
@@ -40,7 +47,14 @@ void adamw_step(Ops& ops, const nn::ParameterLayout& params, Flat weights, Flat 
         .decay = p.decays() ? static_cast<float>(config.weight_decay) : 0.0f,
         .grad_scale = static_cast<float>(grad_scale),
         .t = t};
-    ops.adamw(weights.at(p.region), m.at(p.region), v.at(p.region), gradients.at(p.region), step);
+    const auto whole = [&](Flat flat) {
+      return flat.at(p.region).reshaped({p.region.size()}).rows(piece.first, piece.count);
+    };
+    const Index offset = p.region.offset + (piece.first - shard.first) * size_of(DType::F32);
+    const auto sharded = [&](Flat flat) {
+      return Tensor(flat.base + offset, DType::F32, {piece.count});
+    };
+    ops.adamw(whole(weights), sharded(m), sharded(v), whole(gradients), step);
   }
 }
 

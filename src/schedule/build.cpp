@@ -3,7 +3,7 @@
 namespace chimera::schedule {
 
 Schedule build_schedule(const Request& request) {
-  Schedule schedule = lower(generate(request), {.tied = request.tied, .width = request.width});
+  Schedule schedule = lower(generate(request), lowering_of(request));
   verify(schedule);
   return schedule;
 }

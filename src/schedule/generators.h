@@ -1,12 +1,22 @@
 #pragma once
-// One function per schedule, and what they share. `generate` has checked depth and micro_batches.
+// One function per schedule, and what they share. `generate` has checked the request.
 #include "chimera/schedule/generate.h"
 
 namespace chimera::schedule {
 
 ComputePlan gpipe(int D, int N);
 ComputePlan one_f_one_b(int D, int N);
+ComputePlan gems(int D, int N);
+ComputePlan pipedream(int D);
+ComputePlan pipedream_2bw(int D, int N);
 ComputePlan chimera_direct(int D, int N, int f);
+ComputePlan chimera_doubling(int D, int N);
+
+// Down pipe i of f: stage s on worker (i D/f + s) mod D; up pipe f + i is its mirror image.
+std::vector<std::vector<int>> place_bidirectional(int D, int f);
+// How many of n <= D micro-batches pipe p of 2f gets: as even as can be, the surplus to down0, up0,
+// down1, up1, …
+int share_of_pipe(int n, int pipe, int f);
 
 // An empty plan with its workers; `one_way` places stage s on worker s.
 ComputePlan empty_plan(const char* name, int D, int N);

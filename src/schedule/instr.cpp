@@ -1,6 +1,7 @@
 // Instructions as text and back.
 #include "chimera/schedule/instr.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdio>
@@ -15,7 +16,7 @@ struct OpName {
   const char* name;        // to_string(Op)
   const char* short_name;  // within an instruction
 };
-constexpr std::array<OpName, 21> kOps = {{
+constexpr std::array<OpName, 20> kOps = {{
     {Op::LoadMicro, "LoadMicro", "LoadMicro"},
     {Op::Forward, "Forward", "F"},
     {Op::Recompute, "Recompute", "R"},
@@ -32,10 +33,9 @@ constexpr std::array<OpName, 21> kOps = {{
     {Op::ReduceScatterWait, "ReduceScatterWait", "ReduceScatterWait"},
     {Op::AllGatherStart, "AllGatherStart", "AllGatherStart"},
     {Op::AllGatherWait, "AllGatherWait", "AllGatherWait"},
-    {Op::Verdict, "Verdict", "Verdict"},
+    {Op::VerdictStart, "VerdictStart", "VerdictStart"},
+    {Op::VerdictWait, "VerdictWait", "VerdictWait"},
     {Op::Update, "Update", "Update"},
-    {Op::PushVersion, "PushVersion", "PushVersion"},
-    {Op::Snapshot, "Snapshot", "Snapshot"},
     {Op::FreeSlot, "FreeSlot", "FreeSlot"},
 }};
 
@@ -46,16 +46,13 @@ struct Field {
   int Instr::*member;
   int absent;  // not printed at this value
 };
-constexpr std::array<Field, 11> kFields = {{
-    {"slot", &Instr::slot, -1},
+constexpr std::array<Field, 8> kFields = {{
     {"step", &Instr::step, 0},
-    {"stream", &Instr::stream, 0},
-    {"in", &Instr::input_slot, -1},
     {"p", &Instr::pipe, -1},
     {"s", &Instr::stage, -1},
     {"m", &Instr::micro, -1},
     {"x", &Instr::count, 1},
-    {"v", &Instr::version, -1},
+    {"v", &Instr::version, 0},
     {"w", &Instr::peer, -1},
     {"g", &Instr::group, -1},
 }};
@@ -71,18 +68,6 @@ bool parse_field(std::string_view word, Instr& in) {
         parse_number(word.substr(field.prefix.size()), in.*field.member))
       return true;
   return false;
-}
-
-bool parse_waits(std::string_view word, Instr& in) {  // "waits3,17"
-  constexpr std::string_view kPrefix = "waits";
-  if (!word.starts_with(kPrefix)) return false;
-  word.remove_prefix(kPrefix.size());
-  while (true) {
-    const std::size_t comma = word.find(',');
-    if (!parse_number(word.substr(0, comma), in.waits.emplace_back())) return false;
-    if (comma == word.npos) return true;
-    word.remove_prefix(comma + 1);
-  }
 }
 
 bool parse_op(std::string_view word, Instr& in) {
@@ -138,16 +123,13 @@ std::string to_string(const Instr& in) {
   std::string out = tick;
   for (const OpName& entry : kOps)
     if (entry.op == in.op) out += entry.short_name;
-  // As one reads it: where, which micro-batch, what of it, in which memory, with whom.
-  constexpr std::array<std::size_t, 4> kBefore = {4, 5, 6, 7}, kAfter = {1, 8, 0, 3};
-  for (const std::size_t i : kBefore) append_field(out, kFields[i], in);
+  // As one reads it: where, which micro-batches, of which step and weights, what of it, with whom.
+  for (std::size_t i = 1; i <= 4; ++i) append_field(out, kFields[i], in);
+  append_field(out, kFields[0], in);
+  append_field(out, kFields[5], in);
   if (in.message != Message::None) out += " " + to_string(in.message);
-  for (const std::size_t i : kAfter) append_field(out, kFields[i], in);
-  append_field(out, kFields[9], in);
-  append_field(out, kFields[10], in);
-  append_field(out, kFields[2], in);
-  for (std::size_t i = 0; i < in.waits.size(); ++i)
-    out += (i == 0 ? " waits" : ",") + std::to_string(in.waits[i]);
+  append_field(out, kFields[6], in);
+  append_field(out, kFields[7], in);
   return out;
 }
 
@@ -161,11 +143,31 @@ Instr parse_instr(const std::string& text) {
   ENSURE(words >> word && parse_op(word, in), "instruction '", text, "': '", word,
          "' is not an operation; they are F, B, Bi, Bw, R, SendStart, …");
   while (words >> word)
-    ENSURE(parse_message(word, in) || parse_waits(word, in) || parse_field(word, in),
+    ENSURE(parse_message(word, in) || parse_field(word, in),
            "instruction '", text, "': '", word,
-           "' is not a field; they are p, s, m, x, slot, step, v, in, w, g, stream, "
-           "waits with a number, activation and gradient");
+           "' is not a field; they are p, s, m, x, step, v, w, g with a number, activation and "
+           "gradient");
   return in;
+}
+
+int Schedule::lag() const {
+  int most = 0;
+  for (const Program& program : programs)
+    for (const Instr& in : program.body) most = std::max(most, -in.step);
+  return most;
+}
+
+int Schedule::span() const {
+  int most = 1;
+  for (const Program& program : programs)
+    for (const Instr& in : program.body) most = std::max(most, in.count);
+  return most;
+}
+
+bool Schedule::has(Op op) const {
+  return std::ranges::any_of(programs, [&](const Program& program) {
+    return std::ranges::any_of(program.body, [&](const Instr& in) { return in.op == op; });
+  });
 }
 
 }  // namespace chimera::schedule

@@ -1,4 +1,5 @@
-// Schedules with one pipeline: stage s on worker s. At D = 1, 1f1b is plain serial training.
+// Synchronous schedules of whole pipelines: stage s on worker s; GEMS adds a mirrored replica. At D
+// = 1, 1f1b is plain serial training.
 #include "generators.h"
 
 namespace chimera::schedule {
@@ -27,6 +28,22 @@ ComputePlan one_f_one_b(int D, int N) {
     for (int s = 0; s < D; ++s) {
       add(plan, 2 * m + s, Op::Forward, 0, s, m);
       add(plan, 2 * m + 2 * D - 1 - s, Op::Backward, 0, s, m);
+    }
+  return sorted(std::move(plan));
+}
+
+// GEMS (Jain et al., SC 2020): two replicas in opposite directions, one micro-batch on its way back
+// while the next, on the other replica, follows it forward over the same workers. Every worker holds
+// the activations of one.
+ComputePlan gems(int D, int N) {
+  ComputePlan plan = empty_plan("gems", D, N);
+  plan.pipeline_pairs = 1;
+  plan.placement = place_bidirectional(D, 1);
+  for (int m = 0; m < N; ++m)
+    for (int s = 0; s < D; ++s) {
+      const int start = (D + 1) * m;
+      add(plan, start + s, Op::Forward, m % 2, s, m);
+      add(plan, start + 2 * D - 1 - s, Op::Backward, m % 2, s, m);
     }
   return sorted(std::move(plan));
 }

@@ -47,8 +47,8 @@ void check_links(const Schedule& s) {
     }
     const Instr &send = instr(sends[i]), &receive = instr(receives[i]);
     const int stage = send.stage + (send.message == Message::Activation ? 1 : -1);
-    if (std::tuple(send.message, send.micro, send.count, stage) !=
-        std::tuple(receive.message, receive.micro, receive.count, receive.stage))
+    if (std::tuple(send.message, send.micro, send.count, send.step, stage) !=
+        std::tuple(receive.message, receive.micro, receive.count, receive.step, receive.stage))
       fail_at(s, receives[i].worker, receives[i].index,
               concat("what arrives here is sent by ", place_of(s, sends[i].worker, sends[i].index),
                      ": the order on this link differs between its two ends"));
@@ -57,8 +57,15 @@ void check_links(const Schedule& s) {
 
 struct GroupPost {
   Op op;
-  int group, index;
+  int group, step, index;
+  bool matches(const GroupPost& other) const {
+    return op == other.op && group == other.group && step == other.step;
+  }
 };
+
+bool is_collective_start(Op op) {
+  return op == Op::AllReduceStart || op == Op::ReduceScatterStart || op == Op::AllGatherStart;
+}
 
 void check_groups(const Schedule& s) {
   std::vector<std::vector<GroupPost>> posts(at(s.depth));
@@ -68,8 +75,8 @@ void check_groups(const Schedule& s) {
   for (int w = 0; w < s.depth; ++w) {
     const std::vector<Instr>& body = s.programs[at(w)].body;
     for (int i = 0; i < static_cast<int>(body.size()); ++i)
-      if (body[at(i)].op == Op::AllReduceStart)
-        posts[at(w)].push_back({body[at(i)].op, body[at(i)].group, i});
+      if (const Instr& in = body[at(i)]; is_collective_start(in.op))
+        posts[at(w)].push_back({in.op, in.group, in.step, i});
   }
   const auto shared = [&](int worker, int with) {
     std::vector<GroupPost> out;
@@ -81,7 +88,7 @@ void check_groups(const Schedule& s) {
     for (int b = a + 1; b < s.depth; ++b) {
       const std::vector<GroupPost> of_a = shared(a, b), of_b = shared(b, a);
       for (std::size_t i = 0; i < std::max(of_a.size(), of_b.size()); ++i) {
-        if (i < std::min(of_a.size(), of_b.size()) && of_a[i].group == of_b[i].group) continue;
+        if (i < std::min(of_a.size(), of_b.size()) && of_a[i].matches(of_b[i])) continue;
         const int worker = i < of_b.size() ? b : a;
         const int index = i < of_b.size() ? of_b[i].index : of_a[i].index;
         const int other = i < of_b.size() ? a : b;

@@ -1,4 +1,4 @@
-// What each instruction must find, and what it leaves.
+// What computations and messages must find, and what they leave.
 #include <algorithm>
 
 #include "verify_state.h"
@@ -8,67 +8,73 @@ namespace {
 
 bool same_message(const Instr& a, const Instr& b) {
   return a.pipe == b.pipe && a.stage == b.stage && a.micro == b.micro && a.count == b.count &&
-         a.message == b.message && a.slot == b.slot && a.peer == b.peer;
+         a.message == b.message && a.peer == b.peer;
+}
+
+bool is_for_training(const Instr& in) {
+  switch (in.op) {
+    case Op::LoadMicro:
+    case Op::Forward:
+    case Op::FreeSlot: return false;
+    case Op::SendStart:
+    case Op::SendWait:
+    case Op::RecvStart:
+    case Op::RecvWait: return in.message == Message::Gradient;
+    default: return true;
+  }
 }
 
 }  // namespace
 
 void Machine::check_training(int w, const Instr& in) const {
-  const bool training = in.op == Op::Backward || in.op == Op::BackwardInput ||
-                        in.op == Op::BackwardWeight || in.op == Op::AllReduceStart ||
-                        in.op == Op::Verdict || in.op == Op::Update ||
-                        in.message == Message::Gradient;
-  if (schedule_.forward_only && training) fail(w, "evaluation has forwards and activations only");
-  if (workers_[at(w)].verdict && in.op != Op::Update)
-    fail(w, "only updates may follow the Verdict of a step");
+  if (schedule_.forward_only && is_for_training(in))
+    fail(w, "evaluation has forwards and activations only");
+  const bool ends_step = in.op == Op::VerdictWait || in.op == Op::Update ||
+                         in.op == Op::AllGatherStart || in.op == Op::AllGatherWait;
+  if (barrier() && workers_[at(w)].verdicts_started > step(w) && !ends_step)
+    fail(w, "only updates may follow the verdict of a step");
 }
 
 // A micro-batch runs on one pipe.
 void Machine::join_pipe(int w, const Instr& in) {
-  for (int m = in.micro; m < in.micro + in.count; ++m) {
-    int& pipe = pipe_of_[at(m)];
-    if (pipe >= 0 && pipe != in.pipe)
-      fail(w, "micro-batch ", m, " runs on pipe ", pipe, " already");
-    pipe = in.pipe;
-  }
+  for (int m = in.micro; m < in.micro + in.count; ++m)
+    if (pipe_of_[at(m)] >= 0 && pipe_of_[at(m)] != in.pipe)
+      fail(w, "micro-batch ", m, " runs on pipe ", pipe_of_[at(m)], " already");
 }
 
-std::string Machine::unfinished_reason(const SlotState& slot) const {
-  const std::string who =
-      concat("it holds micro-batch ", slot.block * span_, " of stage ", slot.stage);
-  if (slot.unfinished > 0)
-    return concat(who, ", which still needs its ", schedule_.forward_only ? "Forward" : "Backward");
-  if (slot.under_way > 0)
-    return concat(who, ", a message of which has had no wait (SendWait missing)");
-  return concat(who, ", and no FreeSlot came");
-}
-
-// LoadMicro and RecvStart: takes a free slot, or the one that this micro-batch has.
+// LoadMicro and RecvStart: takes an edge slot, or finds the one that these micro-batches have.
 void Machine::enter_slot(int w, const Instr& in) {
-  SlotState& slot = workers_[at(w)].slots[at(in.slot)];
   const int block = in.micro / span_;
   if (block != (in.micro + in.count - 1) / span_)
     fail(w, "it crosses the border between two slots of ", span_, " micro-batches");
-  if (slot.stage >= 0 && (slot.stage != in.stage || slot.block != block))
-    fail(w, "slot ", in.slot, " is in use: ", unfinished_reason(slot));
-  int& home = slot_of_[at(in.stage * ceil_div(schedule_.micro_batches, span_) + block)];
-  if (home >= 0 && home != in.slot)
-    fail(w, "this micro-batch has slot ", home, ", and would be in two");
-  home = in.slot;
-  slot.stage = in.stage;
-  slot.block = block;
-  for (int m = in.micro; m < in.micro + in.count; ++m) {
-    const MicroState& state = micro(in.stage, m);
-    if (state.loaded || state.input_posted) continue;
-    ++slot.unfinished;
-  }
+  WorkerState& worker = workers_[at(w)];
+  worker.tenants[{step(w), in.stage, block}];
+  int& most = report_.workers[at(w)].edge_slots;
+  most = std::max(most, static_cast<int>(worker.tenants.size()));
+  if (most > schedule_.edge_slots[at(w)])
+    fail(w, "it needs edge slot ", most, ", beyond the worker's pool of ",
+         schedule_.edge_slots[at(w)]);
 }
 
-void Machine::check_slot(int w, const Instr& in) const {
-  const SlotState& slot = workers_[at(w)].slots[at(in.slot)];
-  if (slot.stage != in.stage || slot.block != in.micro / span_)
-    fail(w, "slot ", in.slot, " does not hold this micro-batch",
-         slot.stage >= 0 ? ": " + unfinished_reason(slot) : std::string(": it is free"));
+Tenant& Machine::tenant(int w, const Instr& in) {
+  WorkerState& worker = workers_[at(w)];
+  const auto it = worker.tenants.find({step(w), in.stage, in.micro / span_});
+  if (it == worker.tenants.end())
+    fail(w, "these micro-batches have no slot: nothing was loaded or received, or it was freed");
+  return it->second;
+}
+
+void Machine::take_full(int w, Tenant& t, int count) {
+  if (t.live == 0) ++workers_[at(w)].full;
+  t.live += count;
+  int& most = report_.workers[at(w)].slots;
+  most = std::max(most, workers_[at(w)].full);
+  if (most > schedule_.slots[at(w)])
+    fail(w, "it needs slot ", most, ", beyond the worker's pool of ", schedule_.slots[at(w)]);
+}
+
+void Machine::give_full(int w, Tenant& t, int count) {
+  if ((t.live -= count) == 0) --workers_[at(w)].full;
 }
 
 void Machine::load(int w, const Instr& in) {
@@ -76,7 +82,7 @@ void Machine::load(int w, const Instr& in) {
   if (in.stage != 0 && in.stage != S_ - 1) fail(w, "only the first and the last stage read data");
   enter_slot(w, in);
   for (int m = in.micro; m < in.micro + in.count; ++m) {
-    MicroState& state = micro(in.stage, m);
+    MicroState& state = micro(step(w), in.stage, m);
     if (state.loaded) fail(w, "micro-batch ", m, " is loaded twice");
     if (state.forward) fail(w, "micro-batch ", m, " is loaded after its Forward");
     state.loaded = true;
@@ -85,10 +91,11 @@ void Machine::load(int w, const Instr& in) {
 
 void Machine::forward(int w, const Instr& in) {
   join_pipe(w, in);
-  check_slot(w, in);
-  WorkerState& worker = workers_[at(w)];
+  check_version(w, in);
+  Tenant& t = tenant(w, in);
+  if (in.stage == S_ - 1 && !schedule_.forward_only) check_accumulators(w, in.stage);
   for (int m = in.micro; m < in.micro + in.count; ++m) {
-    MicroState& state = micro(in.stage, m);
+    MicroState& state = micro(step(w), in.stage, m);
     if (state.forward) fail(w, "a second Forward of micro-batch ", m);
     if (in.stage == 0 && !state.loaded) fail(w, "micro-batch ", m, " has not been loaded");
     if (in.stage == S_ - 1 && !state.loaded)
@@ -97,7 +104,9 @@ void Machine::forward(int w, const Instr& in) {
       fail(w, "its input has not arrived: there is no RecvWait for micro-batch ", m);
     state.forward = true;
   }
-  if (schedule_.forward_only) worker.slots[at(in.slot)].unfinished -= in.count;
+  take_full(w, t, in.count);
+  if (schedule_.forward_only || recomputes_) give_full(w, t, in.count);
+  WorkerState& worker = workers_[at(w)];
   int& most = report_.workers[at(w)].in_flight;
   if (schedule_.forward_only)
     most = std::max(most, in.count);
@@ -105,13 +114,28 @@ void Machine::forward(int w, const Instr& in) {
     most = std::max(most, worker.in_flight += in.count);
 }
 
+void Machine::recompute(int w, const Instr& in) {
+  check_version(w, in);
+  Tenant& t = tenant(w, in);
+  for (int m = in.micro; m < in.micro + in.count; ++m) {
+    MicroState& state = micro(step(w), in.stage, m);
+    if (!state.forward) fail(w, "micro-batch ", m, " has not had its Forward");
+    if (state.recomputed) fail(w, "a second Recompute of micro-batch ", m);
+    if (state.backward_input) fail(w, "micro-batch ", m, " has had its Backward");
+    state.recomputed = true;
+  }
+  take_full(w, t, in.count);
+}
+
 void Machine::backward(int w, const Instr& in) {
-  check_slot(w, in);
+  check_version(w, in);
+  Tenant& t = tenant(w, in);
   WorkerState& worker = workers_[at(w)];
   const bool input = in.op != Op::BackwardWeight, weight = in.op != Op::BackwardInput;
   for (int m = in.micro; m < in.micro + in.count; ++m) {
-    MicroState& state = micro(in.stage, m);
+    MicroState& state = micro(step(w), in.stage, m);
     if (!state.forward) fail(w, "micro-batch ", m, " has not had its Forward");
+    if (recomputes_ && !state.recomputed) fail(w, "micro-batch ", m, " has had no Recompute");
     if (pipe_of_[at(m)] != in.pipe) fail(w, "micro-batch ", m, " runs on pipe ", pipe_of_[at(m)]);
     if (input ? state.backward_input : state.backward)
       fail(w, "a second Backward of micro-batch ", m);
@@ -123,24 +147,22 @@ void Machine::backward(int w, const Instr& in) {
     state.backward = weight;
   }
   if (!weight) return;
-  int& last = last_backward_[at(in.pipe * S_ + in.stage)];
-  if (in.micro < last)
+  check_accumulators(w, in.stage);
+  int& last = worker.last_backward[at(in.pipe * S_ + in.stage)];
+  const int position = step(w) * schedule_.micro_batches + in.micro;
+  if (position < last)
     fail(w,
          "gradients of one (pipe, stage) must be added in ascending micro-batch order, and "
          "micro-batch ",
-         last, " was before");
-  last = in.micro + in.count - 1;
-  const auto reduced = [&](int stage) { return worker.reductions[at(stage)] != Reduction::None; };
-  if (reduced(in.stage) || (schedule_.tied && (in.stage == 0 || in.stage == S_ - 1) && reduced(S_)))
-    fail(w, "it adds to gradients that are already being reduced");
-  worker.slots[at(in.slot)].unfinished -= in.count;
+         last % schedule_.micro_batches, " was before");
+  last = position + in.count - 1;
+  give_full(w, t, in.count);
   worker.in_flight -= in.count;
 }
 
 void Machine::check_send(int w, const Instr& in) const {
-  check_slot(w, in);
   for (int m = in.micro; m < in.micro + in.count; ++m) {
-    const MicroState& state = micro(in.stage, m);
+    const MicroState& state = micro(step(w), in.stage, m);
     const bool activation = in.message == Message::Activation;
     if (activation ? !state.forward : !state.backward_input)
       fail(w, "micro-batch ", m, " has not had its ", activation ? "Forward" : "Backward",
@@ -152,91 +174,70 @@ void Machine::check_send(int w, const Instr& in) const {
 void Machine::send(int w, const Instr& in) {
   WorkerState& worker = workers_[at(w)];
   for (int m = in.micro; m < in.micro + in.count; ++m) {
-    MicroState& state = micro(in.stage, m);
+    MicroState& state = micro(step(w), in.stage, m);
     (in.message == Message::Activation ? state.output_sent : state.gradient_sent) = true;
   }
-  ++worker.slots[at(in.slot)].under_way;
+  ++tenant(w, in).under_way;
   worker.under_way.push_back(in);
-  ++report_.workers[at(w)].messages;
+  worker.under_way.back().step = step(w);
+  if (step(w) == 0) ++report_.workers[at(w)].messages;
 }
 
 void Machine::receive(int w, const Instr& in) {
   join_pipe(w, in);
   const bool activation = in.message == Message::Activation;
-  if (activation)
-    enter_slot(w, in);
-  else
-    check_slot(w, in);
-  WorkerState& worker = workers_[at(w)];
+  if (activation) enter_slot(w, in);
+  ++tenant(w, in).under_way;
   for (int m = in.micro; m < in.micro + in.count; ++m) {
-    MicroState& state = micro(in.stage, m);
+    MicroState& state = micro(step(w), in.stage, m);
     bool& posted = activation ? state.input_posted : state.gradient_posted;
-    if (posted) fail(w, "it is received a second time");
+    if (posted) fail(w, "micro-batch ", m, " is received a second time");
     posted = true;
   }
-  // The gradient is computed from the output, so the output is long there, and its memory may be
-  // used.
-  for (const Instr& other : worker.under_way)
-    if (!activation && other.op == Op::SendStart && other.slot == in.slot &&
-        other.message == Message::Activation && other.micro == in.micro)
-      fail(w, "the activation of this slot has had no SendWait");
-  ++worker.slots[at(in.slot)].under_way;
-  worker.under_way.push_back(in);
+  if (!activation)  // the gradient may lie where the output was
+    for (const Instr& other : workers_[at(w)].under_way)
+      if (other.op == Op::SendStart && other.message == Message::Activation &&
+          other.stage == in.stage && other.step == step(w) &&
+          other.micro < in.micro + in.count && in.micro < other.micro + other.count)
+        fail(w, "the activation of the same micro-batch is still being sent (SendWait missing)");
+  workers_[at(w)].under_way.push_back(in);
+  workers_[at(w)].under_way.back().step = step(w);
 }
 
 void Machine::wait(int w, const Instr& in) {
   WorkerState& worker = workers_[at(w)];
   const Op start = in.op == Op::SendWait ? Op::SendStart : Op::RecvStart;
   const auto it = std::ranges::find_if(worker.under_way, [&](const Instr& other) {
-    return other.op == start && same_message(other, in);
+    return other.op == start && other.step == step(w) && same_message(other, in);
   });
   if (it == worker.under_way.end()) fail(w, "nothing like it has been started");
   worker.under_way.erase(it);
-  --worker.slots[at(in.slot)].under_way;
+  --tenant(w, in).under_way;
   if (in.op == Op::SendWait) return;
   for (int m = in.micro; m < in.micro + in.count; ++m)
-    (in.message == Message::Activation ? micro(in.stage, m).input_here
-                                       : micro(in.stage, m).gradient_here) = true;
-}
-
-void Machine::reduce_start(int w, const Instr& in) {
-  Reduction& state = workers_[at(w)].reductions[at(in.stage)];
-  if (schedule_.contributions(schedule_.groups[at(in.group)]) < 2)
-    fail(w, "stage ", in.stage, " has one contribution: there is nothing to reduce");
-  if (state != Reduction::None) fail(w, "stage ", in.stage, " is reduced a second time");
-  state = Reduction::Started;
-  ++report_.workers[at(w)].reductions;
-}
-
-void Machine::reduce_wait(int w, const Instr& in) {
-  Reduction& state = workers_[at(w)].reductions[at(in.stage)];
-  if (state != Reduction::Started) fail(w, "no reduction of stage ", in.stage, " is under way");
-  state = Reduction::Done;
-}
-
-void Machine::verdict(int w) {
-  WorkerState& worker = workers_[at(w)];
-  for (const Group& group : schedule_.groups)
-    if (worker.held[at(group.stage)] && schedule_.contributions(group) > 1 &&
-        worker.reductions[at(group.stage)] != Reduction::Done)
-      fail(w, "stage ", group.stage, " has ", schedule_.contributions(group),
-           " contributions and is not reduced: its AllReduce is missing");
-  worker.verdict = true;
-}
-
-void Machine::update(int w, const Instr& in) {
-  WorkerState& worker = workers_[at(w)];
-  if (!worker.verdict) fail(w, "an Update before the Verdict of the step");
-  if (worker.updated[at(in.stage)]) fail(w, "stage ", in.stage, " is updated a second time");
-  worker.updated[at(in.stage)] = true;
+    (in.message == Message::Activation ? micro(step(w), in.stage, m).input_here
+                                       : micro(step(w), in.stage, m).gradient_here) = true;
 }
 
 void Machine::free_slot(int w, const Instr& in) {
-  SlotState& slot = workers_[at(w)].slots[at(in.slot)];
-  if (slot.stage < 0) fail(w, "slot ", in.slot, " is free already");
-  if (slot.unfinished > 0 || slot.under_way > 0)
-    fail(w, "slot ", in.slot, " is in use: ", unfinished_reason(slot));
-  slot = {};
+  const Tenant& t = tenant(w, in);
+  int first = in.micro / span_ * span_, end = std::min(first + span_, schedule_.micro_batches);
+  while (pipe_of_[at(first)] != in.pipe && first < in.micro) ++first;
+  while (end > in.micro + 1 && pipe_of_[at(end - 1)] != in.pipe) --end;
+  if (in.micro != first || in.count != end - first)
+    fail(w, "a slot is freed as a whole: its micro-batches are ", end - first, " from ", first, " on");
+  for (int m = first; m < end; ++m) {
+    const MicroState& state = micro(step(w), in.stage, m);
+    if (schedule_.forward_only ? !state.forward : !state.backward)
+      fail(w, "the slot is in use: micro-batch ", m, " still needs its ",
+           schedule_.forward_only ? "Forward" : "Backward");
+    if (schedule_.forward_only ? in.stage + 1 < S_ && !state.output_sent
+                               : in.stage > 0 && !state.gradient_sent)
+      fail(w, "the slot is in use: micro-batch ", m, " has not been sent");
+  }
+  if (t.under_way > 0)
+    fail(w, "the slot is in use: a message of it has had no wait (SendWait missing)");
+  workers_[at(w)].tenants.erase({step(w), in.stage, in.micro / span_});
 }
 
 }  // namespace chimera::schedule

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Index kMostCells = Index{1}
                              << 24;  // stages x micro-batches: bounds the verifier's memory
-constexpr int kMostWorkers = 1 << 12, kMostTick = 1 << 28;
+constexpr int kMostWorkers = 1 << 12, kMostTick = 1 << 28, kMostLag = 1 << 12;
 
 void check_sizes(const Schedule& s) {
   const auto positive = [](int value, const char* name, int most) {
@@ -24,21 +24,28 @@ void check_sizes(const Schedule& s) {
              Index{s.stages()} * s.micro_batches <= kMostCells,
          "schedule: ", s.depth, " x ", s.virtual_stages, " stages with ", s.micro_batches,
          " micro-batches are too many to verify; at most ", kMostCells, " in the product");
-  ENSURE(s.versions == 1 && s.slot_stride == 0, "schedule: it stores ", s.versions,
-         " weight versions and rotates slots by ", s.slot_stride,
-         " per step; this version proves schedules that finish within a step, with 1 and 0");
   const auto per_worker = [&](std::size_t size, const char* name) {
     ENSURE(size == at(s.depth), "schedule: ", name, " has ", size, " entries for ", s.depth,
            " workers");
   };
   per_worker(s.programs.size(), "programs");
   per_worker(s.slots.size(), "slots");
-  per_worker(s.input_slots.size(), "input_slots");
+  per_worker(s.edge_slots.size(), "edge_slots");
+  ENSURE(s.period >= 0 && s.period <= kMostTick, "schedule: period is ", s.period,
+         "; it must be 0 to ", kMostTick);
+  const Index lag = s.lag();
+  ENSURE(lag <= kMostLag, "schedule: an instruction belongs to a step ", lag,
+         " iterations back; at most ", kMostLag);
+  ENSURE(lag == 0 || s.period > 0, "schedule: period is 0, a barrier after every step, but an "
+         "instruction belongs to a step ", lag, " iterations back");
+  ENSURE((lag + 2) * s.stages() * s.micro_batches <= kMostCells, "schedule: ", s.stages(),
+         " stages with ", s.micro_batches, " micro-batches over ", lag,
+         " iterations are too many to verify; at most ", kMostCells, " in the product");
 }
 
 void check_placement(const Schedule& s) {
-  ENSURE(!s.placement.empty() && s.placement.size() <= at(s.depth), "schedule: placement has ",
-         s.placement.size(), " pipes; it needs 1 to ", s.depth);
+  ENSURE(!s.placement.empty() && s.pipes() <= std::max(2, s.depth), "schedule: placement has ",
+         s.placement.size(), " pipes; it needs 1 to ", std::max(2, s.depth));
   ENSURE(s.pipeline_pairs >= 0 &&
              (s.pipeline_pairs == 0 ? s.pipes() == 1
                                     : s.pipes() / 2 == s.pipeline_pairs && s.pipes() % 2 == 0),
@@ -57,11 +64,21 @@ void check_placement(const Schedule& s) {
   for (std::size_t i = 0; i < expected.size(); ++i)
     ENSURE(s.groups[i] == expected[i], "schedule: group ", i,
            " is not made of the holders of stage ", i, " in ascending (pipe, use)");
-  for (int w = 0; w < s.depth; ++w)
-    ENSURE(s.slots[at(w)] >= 0 && at(s.slots[at(w)]) <= s.programs[at(w)].body.size() &&
-               s.input_slots[at(w)] == 0,
-           "schedule: worker ", w, " has ", s.slots[at(w)], " slots and ", s.input_slots[at(w)],
-           " input slots; slots must be 0 to the number of instructions, input slots 0");
+  const auto per_group = [&](const std::vector<int>& counts, const char* name) {
+    ENSURE(counts.size() == s.groups.size(), "schedule: ", name, " has ", counts.size(),
+           " entries for ", s.groups.size(), " groups");
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      ENSURE(counts[i] >= 1 && counts[i] <= kMostLag, "schedule: ", name, " of group ", i, " is ",
+             counts[i], "; it must be 1 to ", kMostLag);
+  };
+  per_group(s.versions, "versions");
+  per_group(s.accumulators, "accumulators");
+  for (int w = 0; w < s.depth; ++w) {
+    const auto most = static_cast<int>(s.programs[at(w)].body.size()) * (kMostLag + 2);
+    for (const int slots : {s.slots[at(w)], s.edge_slots[at(w)]})
+      ENSURE(slots >= 0 && slots <= most, "schedule: worker ", w, " has ", s.slots[at(w)],
+             " slots and ", s.edge_slots[at(w)], " edge slots; they must be 0 to ", most);
+  }
 }
 
 bool is_message(Op op) {
@@ -75,33 +92,33 @@ class InstrCheck {
 
   void run() const {
     ensure(in_.tick >= 0 && in_.tick <= kMostTick, "its tick is not in 0 to 2^28");
-    ensure(in_.step == 0 && in_.version == -1 && in_.input_slot == -1 && in_.stream == 0 &&
-               in_.waits.empty(),
-           "step, version, input slot, stream and waits have no rule in this version");
+    ensure(in_.step <= 0, "its step is ahead of the iteration; it must be 0 or below");
+    ensure(in_.version >= 0, "its weights cannot be newer than the step: version is at least 0");
+    ensure((in_.message != Message::None) == is_message(in_.op),
+           "a message is named by sends and receives, and by nothing else");
     switch (in_.op) {
       case Op::LoadMicro:
       case Op::Forward:
+      case Op::Recompute:
       case Op::Backward:
       case Op::BackwardInput:
-      case Op::BackwardWeight: return micro();
+      case Op::BackwardWeight:
+      case Op::FreeSlot: return micro();
       case Op::SendStart:
       case Op::SendWait:
       case Op::RecvStart:
       case Op::RecvWait: return micro(), message();
       case Op::AllReduceStart:
       case Op::AllReduceWait:
-        ensure(in_.group == in_.stage, "its group is not that of the stage, ", in_.stage);
-        return stage();
-      case Op::Update: return stage();
-      case Op::FreeSlot: return slot();
-      case Op::Verdict: return;
-      case Op::Recompute:
       case Op::ReduceScatterStart:
       case Op::ReduceScatterWait:
       case Op::AllGatherStart:
       case Op::AllGatherWait:
-      case Op::PushVersion:
-      case Op::Snapshot: ensure(false, "the operation has no rule in this version");
+        ensure(in_.group == in_.stage, "its group is not that of the stage, ", in_.stage);
+        return stage();
+      case Op::Update: return stage();
+      case Op::VerdictStart:
+      case Op::VerdictWait: return;
     }
     ensure(false, "the operation is unknown");
   }
@@ -110,10 +127,6 @@ class InstrCheck {
   template <class... Parts>
   void ensure(bool condition, const Parts&... parts) const {
     if (!condition) fail_at(s_, worker_, index_, concat(parts...));
-  }
-  void slot() const {
-    ensure(in_.slot >= 0 && in_.slot < s_.slots[at(worker_)], "slot ", in_.slot,
-           " overruns the worker's pool of ", s_.slots[at(worker_)]);
   }
   void stage() const {
     ensure(in_.stage >= 0 && in_.stage < static_cast<int>(s_.groups.size()), "there is no stage ",
@@ -130,9 +143,6 @@ class InstrCheck {
     ensure(in_.micro >= 0 && in_.count >= 1 && in_.micro <= s_.micro_batches - in_.count,
            "micro-batches ", in_.micro, " and on, ", in_.count, " of them, are not within 0 to ",
            s_.micro_batches - 1);
-    ensure((in_.message != Message::None) == is_message(in_.op),
-           "a message is named by sends and receives, and by nothing else");
-    slot();
   }
   void message() const {
     const bool sends = in_.op == Op::SendStart || in_.op == Op::SendWait;
@@ -166,14 +176,9 @@ void fail_at(const Schedule& s, int worker, int index, const std::string& what) 
 void verify_shape(const Schedule& s) {
   check_sizes(s);
   check_placement(s);
-  for (int w = 0; w < s.depth; ++w) {
-    const Program& program = s.programs[at(w)];
-    ENSURE(
-        program.prologue.empty() && program.epilogue.empty(), "worker ", w,
-        " has a prologue or an epilogue; this version proves schedules whose body is a whole step");
-    for (std::size_t i = 0; i < program.body.size(); ++i)
+  for (int w = 0; w < s.depth; ++w)
+    for (std::size_t i = 0; i < s.programs[at(w)].body.size(); ++i)
       InstrCheck(s, w, static_cast<int>(i)).run();
-  }
 }
 
 }  // namespace chimera::schedule

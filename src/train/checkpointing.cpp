@@ -1,6 +1,7 @@
 #include "chimera/train/checkpointing.h"
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "chimera/base/log.h"
@@ -56,15 +57,97 @@ std::vector<std::string> gather_records(Communicator& comm, int writers, const s
   return records;
 }
 
-std::vector<NamedTensor> counted_tensors(Worker& worker) {
+// Both moments of a stage whose optimizer state is sharded, whole, on the worker that counts it.
+struct WholeMoments {
+  std::vector<float> m, v;
+};
+
+// Called by every worker: each holder sends its shard to the one that counts the stage.
+std::map<int, WholeMoments> gather_moments(Worker& worker) {
+  Communicator& comm = worker.comm();
+  std::map<int, WholeMoments> whole;
+  for (auto& [id, held] : worker.held()) {
+    if (!held.sharded()) continue;
+    const auto bytes = [](Flat flat, Index count) {
+      return std::span(flat.base, static_cast<std::size_t>(count * size_of(DType::F32)));
+    };
+    if (!held.counts()) {
+      for (const Flat moment : {held.m(), held.v()})
+        comm.send(held.counting_rank(), kChannel, bytes(moment, held.shard().count), "a shard of Adam's moments");
+      continue;
+    }
+    WholeMoments& all = whole[id];
+    const Index total = held.params().layout.bytes() / size_of(DType::F32);
+    for (auto* moment : {&all.m, &all.v}) moment->resize(static_cast<std::size_t>(total));
+    const std::vector<int>& members = held.members();
+    const std::vector<Index> borders = plan::shard_borders(held.params(), std::ssize(members));
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const optim::Shard shard{borders[i], borders[i + 1] - borders[i]};
+      for (const bool first : {true, false}) {
+        float* into = (first ? all.m : all.v).data() + shard.first;
+        const Flat target{reinterpret_cast<std::byte*>(into)};
+        if (members[i] == comm.rank())
+          std::ranges::copy(bytes(first ? held.m() : held.v(), shard.count), target.base);
+        else
+          comm.recv(members[i], kChannel, bytes(target, shard.count), "a shard of Adam's moments");
+      }
+    }
+  }
+  return whole;
+}
+
+std::string version_name(Index back, const std::string& name) {
+  return concat("version.", back, ".", name);
+}
+
+// `whole` holds the moments of sharded stages, and outlives the tensors.
+std::vector<NamedTensor> counted_tensors(Worker& worker, std::map<int, WholeMoments>& whole) {
   std::vector<NamedTensor> tensors;
-  worker.for_each_parameter([&](const Worker::Entry& e) {
-    if (!e.counts) return;
-    tensors.push_back({e.parameter.name, e.weight, Kind::Weight});
-    tensors.push_back({"adam.m." + e.parameter.name, e.m, Kind::Moment});
-    tensors.push_back({"adam.v." + e.parameter.name, e.v, Kind::Moment});
-  });
+  for (auto& [id, held] : worker.held()) {
+    if (!held.counts()) continue;
+    for (const nn::Parameter& p : held.params().parameters) {
+      Flat m = held.m(), v = held.v();
+      if (held.sharded()) {
+        m = {reinterpret_cast<std::byte*>(whole.at(id).m.data())};
+        v = {reinterpret_cast<std::byte*>(whole.at(id).v.data())};
+      }
+      tensors.push_back({p.name, held.weights(held.newest()).at(p.region), Kind::Weight});
+      tensors.push_back({"adam.m." + p.name, m.at(p.region), Kind::Moment});
+      tensors.push_back({"adam.v." + p.name, v.at(p.region), Kind::Moment});
+      for (Index back = 1; back < held.versions(); ++back)
+        tensors.push_back({version_name(back, p.name),
+                           held.weights(held.newest() - back).at(p.region), Kind::Moment});
+    }
+  }
   return tensors;
+}
+
+// A whole tensor of the checkpoint, of which this worker keeps a piece.
+void read_piece(const Checkpoint& source, const std::string& name, const Worker::Entry& e,
+                const Tensor& destination) {
+  if (destination.size() == e.parameter.region.size())
+    return source.read(name, destination);
+  std::vector<float> memory(static_cast<std::size_t>(e.weight.size()));
+  const Flat flat{reinterpret_cast<std::byte*>(memory.data())};
+  Region region = e.parameter.region;
+  region.offset = 0;
+  source.read(name, flat.at(region));
+  std::copy_n(memory.begin() + e.piece.first, e.piece.count, destination.f32());
+}
+
+// Older weight versions, where the checkpoint has all that this layout keeps.
+void read_versions(Worker& worker, const Checkpoint& source) {
+  bool known = true;
+  worker.for_each_parameter([&](const Worker::Entry& e) {
+    for (Index back = 1; back < e.versions; ++back)
+      known = known && source.has(version_name(back, e.parameter.name));
+  });
+  if (!known) return;
+  worker.for_each_parameter([&](const Worker::Entry& e) {
+    for (Index back = 1; back < e.versions; ++back)
+      source.read(version_name(back, e.parameter.name), e.version(back));
+  });
+  worker.keep_versions();
 }
 
 void read_weights(Worker& worker, const std::string& from) {
@@ -175,14 +258,20 @@ bool save_checkpoint(Worker& worker, const Config& config, const RunIdentity& id
   const int writers = narrow<int>(config.parallel.depth);
   const bool lead = comm.rank() == 0, writes = comm.rank() < writers;
   const char* what = "writing the checkpoint";
-  const Index bytes = 3 * model::parameter_count(config.model) * size_of(DType::F32);
+  Index copies = 3;  // weights and two moments
+  for (const auto& [id, held] : worker.held()) copies = std::max(copies, held.versions() + 2);
+  const Index bytes = copies * model::parameter_count(config.model) * size_of(DType::F32);
   std::string record;
   bool fine = together(comm, what, [&] {
     if (lead) writer.begin(bytes, writers);
   });
-  fine = fine && together(comm, what, [&] {
-           if (writes) record = writer.write_shard(comm.rank(), writers, counted_tensors(worker));
-         });
+  if (fine) {
+    std::map<int, WholeMoments> whole = gather_moments(worker);
+    fine = together(comm, what, [&] {
+      if (writes)
+        record = writer.write_shard(comm.rank(), writers, counted_tensors(worker, whole));
+    });
+  }
   if (fine) {
     std::vector<std::string> records;
     if (writes) records = gather_records(comm, writers, record);
@@ -222,11 +311,13 @@ Resumed load_or_initialize(Worker& worker, const Config& config, const RunIdenti
   const Checkpoint source = Checkpoint::open(from);
   const checkpoint::Manifest& manifest = source.manifest();
   check_same_model(manifest.model, config.model, from);
+  worker.begin_at(manifest.step);
   worker.for_each_parameter([&](const Worker::Entry& e) {
     source.read(e.parameter.name, e.weight);
-    source.read("adam.m." + e.parameter.name, e.m);
-    source.read("adam.v." + e.parameter.name, e.v);
+    read_piece(source, "adam.m." + e.parameter.name, e, e.m);
+    read_piece(source, "adam.v." + e.parameter.name, e, e.v);
   });
+  read_versions(worker, source);
   if (comm.rank() == 0) warn_of_differences(manifest, config, identity);
   return {manifest.step, manifest.consumed_samples, from};
 }

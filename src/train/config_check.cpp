@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "chimera/train/config.h"
+#include "chimera/train/worker.h"
 
 namespace chimera::train {
 namespace {
@@ -36,27 +37,26 @@ void check_model(const Config& c, Problems& problems) {
                   ", longer than model.n_positions ", m.n_positions);
 }
 
+// The schedule's own rules, with the keys' full names where a message begins with one.
+void check_schedule(const Config& c, Problems& problems) {
+  const std::string refusal = schedule::refusal(schedule_request(c));
+  const bool names_key = refusal.find(" is ") < refusal.find(';') && refusal.find(' ') ==
+                                                                         refusal.find(" is ");
+  problems.unless(refusal.empty(), names_key ? "parallel." : "", refusal);
+}
+
 void check_parallel(const Config& c, Problems& problems) {
   const ParallelConfig& p = c.parallel;
-  const Index D = p.depth, N = p.micro_batches, f = p.pipeline_pairs;
-  if (p.schedule == "chimera") {
-    problems.unless(D % 2 == 0, "parallel.depth is ", D,
-                    "; chimera needs an even depth (with an odd one the forwards of both",
-                    " directions meet in one slot): use ", D + 1 <= c.model.n_layer ? D + 1 : D - 1,
-                    " or schedule 1f1b");
-    if (D % 2 == 0)
-      problems.unless((D / 2) % f == 0, "parallel.pipeline_pairs is ", f,
-                      ", which does not divide depth / 2 = ", D / 2);
-  } else {
-    problems.unless(f == 1, "parallel.pipeline_pairs is ", f, "; schedule ", p.schedule,
-                    " has one direction: leave it at 1");
-  }
-  problems.unless(!p.split_backward,
-                  "parallel.split_backward is true; no schedule of this version splits the "
-                  "backward: set it to false");
-  problems.unless(!p.overlap_steps,
-                  "parallel.overlap_steps is true; no schedule of this version overlaps steps: set "
-                  "it to false");
+  const Index D = p.depth * p.virtual_stages, N = p.micro_batches;
+  check_schedule(c, problems);
+  const bool stale = p.schedule == "pipedream" || p.schedule == "pipedream-2bw";
+  problems.unless(!(stale || p.overlap_steps) || c.optimizer.grad_clip == 0,
+                  "optimizer.grad_clip is ", c.optimizer.grad_clip, "; with ",
+                  stale ? concat("schedule ", p.schedule) : std::string("overlap_steps"),
+                  " a stage is updated before the norm of all gradients is known: set it to 0");
+  problems.unless(p.recompute != "selective" || !(p.split_backward || p.schedule == "zb-h1"),
+                  "parallel.recompute is selective; with a split backward it saves next to nothing "
+                  "(a pending weight gradient keeps what would be recomputed): use none or full");
   problems.unless(
       !p.gpu_aware_mpi,
       "parallel.gpu_aware_mpi is true; this build computes on the cpu: set it to false");
@@ -64,8 +64,10 @@ void check_parallel(const Config& c, Problems& problems) {
       !c.precision.stochastic_rounding,
       "precision.stochastic_rounding is true; it needs 16-bit weights: set it to false");
   if (p.stage_layers.empty()) {
-    problems.unless(D <= c.model.n_layer, "parallel.depth is ", D, ", more stages than the ",
-                    c.model.n_layer, " layers of the model; use at most ", c.model.n_layer);
+    problems.unless(D <= c.model.n_layer, "parallel.depth is ", p.depth,
+                    p.virtual_stages > 1 ? concat(" and virtual_stages ", p.virtual_stages) : "",
+                    ", more stages than the ", c.model.n_layer,
+                    " layers of the model; use at most ", c.model.n_layer);
   } else {
     for (const Index layers : p.stage_layers)
       if (layers > c.model.n_layer)
@@ -73,7 +75,7 @@ void check_parallel(const Config& c, Problems& problems) {
                                " layers; the model has ", c.model.n_layer);
     const Index sum = std::accumulate(p.stage_layers.begin(), p.stage_layers.end(), Index{0});
     problems.unless(static_cast<Index>(p.stage_layers.size()) == D, "parallel.stage_layers has ",
-                    p.stage_layers.size(), " entries; parallel.depth is ", D);
+                    p.stage_layers.size(), " entries; there are ", D, " stages");
     problems.unless(sum == c.model.n_layer, "parallel.stage_layers adds up to ", sum,
                     "; the model has ", c.model.n_layer, " layers");
     for (const Index layers : p.stage_layers)
@@ -105,8 +107,12 @@ void check_run(const Config& c, Problems& problems) {
   problems.unless(
       !c.log.tensorboard,
       "log.tensorboard is true; this version writes metrics.jsonl alone: set it to false");
-  problems.unless(c.log.trace_steps.empty(),
-                  "log.trace_steps is set; this version writes no traces: leave it empty");
+  problems.unless(c.log.trace_steps.empty() || !c.log.directory.empty(),
+                  "log.trace_steps is set, but log.directory is empty; set it, so that the traces "
+                  "have a place");
+  for (const Index step : c.log.trace_steps)
+    problems.unless(step >= 1 && step <= std::max<Index>(1, c.train.steps),
+                    "log.trace_steps has step ", step, "; steps are 1 to ", c.train.steps);
   problems.unless(c.train.freeze_below <= c.model.n_layer + 1, "train.freeze_below is ",
                   c.train.freeze_below, "; the model's depths end at ", c.model.n_layer + 1);
 }

@@ -76,18 +76,25 @@ void parallel_fields(Table& t, Config& c) {
   t.count("depth", p.depth, 1, 1024, "D: pipeline stages");
   t.count("width", p.width, 1, 65536, "W: replicas of the pipeline group; workers = D * W");
   t.count("pipeline_pairs", p.pipeline_pairs, 1, 24, "f: pipelines down and as many up (chimera)");
-  t.text("scaling", p.scaling, "N > D: how units are joined (chimera)", {"direct"});
+  t.text("scaling", p.scaling, "N > D: how units of D micro-batches are joined (chimera)",
+         {"direct", "doubling", "halving"});
   t.count("micro_batches", p.micro_batches, 1, 1 << 20, "N: per pipeline group and step");
   t.count("micro_batch_size", p.micro_batch_size, 1, 1 << 20, "B: sequences per micro-batch");
-  t.text("gradient_sync", p.gradient_sync, "when gradients are summed: lazy, after all compute",
-         {"lazy"});
+  t.text("gradient_sync", p.gradient_sync,
+         "when gradients are summed: lazy, after all compute; eager, when they are complete; "
+         "eager-opt, then where a bubble follows",
+         {"lazy", "eager", "eager-opt"});
   t.flag("split_backward", p.split_backward,
-         "false in this version: input and weight gradients as two instructions");
-  t.flag("overlap_steps", p.overlap_steps, "false in this version: no barrier between steps");
-  t.count("virtual_stages", p.virtual_stages, 1, 1, "v: stages per worker (interleaved)");
-  t.count("zero_stage", p.zero_stage, 0, 0, "1: optimizer state sharded over a stage's holders");
-  t.text("recompute", p.recompute, "activations computed again in backward", {"none"});
-  t.list("stage_layers", p.stage_layers, "\"auto\", or the number of layers of each stage");
+         "input and weight gradients as two instructions (chimera; zb-h1 always)");
+  t.flag("overlap_steps", p.overlap_steps,
+         "no barrier between steps (chimera with split_backward; grad_clip 0)");
+  t.count("virtual_stages", p.virtual_stages, 1, 1024, "v: stages per worker (interleaved)");
+  t.count("zero_stage", p.zero_stage, 0, 1, "1: optimizer state sharded over a stage's holders");
+  t.text("recompute", p.recompute,
+         "activations computed again in backward: none; selective, norms and GELU; full, all of a "
+         "stage",
+         {"none", "selective", "full"});
+  t.list("stage_layers", p.stage_layers, "\"auto\", equal times by operation counts; or the number of layers of each of the v * D stages");
   t.text("transport", p.transport, "auto: mpi under mpirun or srun, otherwise local",
          {"auto", "local", "mpi"});
   t.flag("gpu_aware_mpi", p.gpu_aware_mpi,
@@ -126,7 +133,7 @@ void run_fields(Table& t, Config& c) {
          "metrics.jsonl, resolved configuration, identity of the build; empty: none");
   t.flag("tensorboard", c.log.tensorboard, "false in this version: TensorBoard event files");
   t.list("trace_steps", c.log.trace_steps,
-         "empty in this version: steps whose timeline is written");
+         "steps whose timeline is written to the log directory, for Perfetto");
 }
 
 void optimizer_fields(Table& t, Config& c) {

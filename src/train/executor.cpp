@@ -1,11 +1,10 @@
 // The executor: one switch over the instruction's operation.
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
-#include "chimera/optim/optimizer.h"
 #include "chimera/train/worker.h"
+#include "step_state.h"
 
 namespace chimera::train {
 namespace {
@@ -15,273 +14,228 @@ using schedule::Message;
 using schedule::Op;
 
 constexpr int kEvaluationChannels = 48;  // training uses channel `pipe`, evaluation this + pipe
-constexpr int kVerdictChannel = 97;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double seconds_of(std::chrono::steady_clock::time_point t) {
+  return std::chrono::duration<double>(t.time_since_epoch()).count();
+}
+
+HeldStage::Collective collective_of(Op op) {
+  if (op == Op::ReduceScatterStart) return HeldStage::Collective::ReduceScatter;
+  if (op == Op::AllGatherStart) return HeldStage::Collective::AllGather;
+  return HeldStage::Collective::AllReduce;
 }
 
 }  // namespace
 
-struct Worker::Execution {
-  nn::Mode mode;
-  Index step;  // of training; of evaluation the batch
-  SampleSource& samples;
-  int channels;            // added to the pipe
-  Index first_sample;      // global number of the batch's first sample
-  Index sample_count = 0;  // evaluation: sample numbers wrap here
-  float loss_scale = 0;
-  StepResult result{};
-  double clip = 1;
-};
+// Iterations of the body until the last step has drained; an instruction of a step outside the run
+// is not executed.
+void Worker::run(Execution& run, const schedule::Program& program) {
+  const Index lag = program.body.empty() ? 0 : programs_.train.lag();
+  for (run.iteration = run.first; run.iteration < run.last + lag; ++run.iteration)
+    for (const Instr& in : program.body) {
+      const Index step = run.step(in);
+      if (step < run.first || step >= run.last) continue;
+      if (trace_ != nullptr && std::ranges::count(*traced_steps_, step) > 0)
+        execute_traced(in, run);
+      else
+        execute(in, run);
+    }
+}
 
-void Worker::execute(const std::vector<Instr>& program, Execution& run) {
-  for (const Instr& instr : program) execute(instr, run);
+void Worker::execute_traced(const Instr& in, Execution& run) {
+  TraceEvent event{in, run.step(in), now()};
+  run.background.reset();
+  execute(in, run);
+  event.end = now();
+  trace_->push_back(event);
+  if (!run.background) return;
+  event.background = true;
+  event.begin = seconds_of(run.background->begin);
+  event.end = seconds_of(run.background->end);
+  trace_->push_back(event);
 }
 
 void Worker::execute(const Instr& in, Execution& run) {
-  const auto start_of = [&](bool sending) {
-    const auto bytes = bytes_of(message_buffer(in, run, sending));
-    const int peer = replica_ * programs_.train.depth + in.peer, channel = run.channels + in.pipe;
-    request_of(in, sending) =
-        sending ? comm_.send_start(peer, channel, bytes) : comm_.recv_start(peer, channel, bytes);
-  };
-  const auto wait_for = [&](bool sending) {
-    comm_.wait(std::exchange(request_of(in, sending), 0), to_string(in));
-  };
   switch (in.op) {
     case Op::LoadMicro: return load_micro(in, run);
-    case Op::Forward: return forward(in, run);
-    case Op::Backward: {
-      nn::Pass pass = pass_for(in, run);
-      return stage_of(in).backward(pass);
-    }
-    case Op::BackwardInput: {
-      nn::Pass pass = pass_for(in, run);
-      return stage_of(in).backward_input(pass);
-    }
-    case Op::BackwardWeight: {
-      nn::Pass pass = pass_for(in, run);
-      return stage_of(in).backward_weight(pass);
-    }
-    case Op::SendStart: return start_of(true);
-    case Op::SendWait: return wait_for(true);
-    case Op::RecvStart:
-      if (in.message == Message::Activation)
-        slot_first_micro_[static_cast<std::size_t>(in.slot)] = in.micro;
-      return start_of(false);
-    case Op::RecvWait: return wait_for(false);
-    case Op::AllReduceStart: {
-      HeldStage& held = held_.at(in.stage);
-      std::vector<float*> mine;
-      for (HeldStage::Accumulator& a : held.accumulators)
-        mine.push_back(reinterpret_cast<float*>(a.sums.data()));
-      return held.reduction->start(mine, mine.front(),
-                                   reinterpret_cast<float*>(reduction_scratch_.data()));
-    }
-    case Op::AllReduceWait: return held_.at(in.stage).reduction->wait(to_string(in));
-    case Op::Verdict: return verdict(run);
-    case Op::Update: return update(held_.at(in.stage), run);
-    case Op::FreeSlot: return;
+    case Op::Forward:
     case Op::Recompute:
+    case Op::Backward:
+    case Op::BackwardInput:
+    case Op::BackwardWeight: return compute(in, run);
+    case Op::RecvStart:
+    case Op::SendStart: return start_message(in, run);
+    case Op::RecvWait:
+    case Op::SendWait: return wait_for_message(in, run);
+    case Op::AllReduceStart:
     case Op::ReduceScatterStart:
-    case Op::ReduceScatterWait:
     case Op::AllGatherStart:
-    case Op::AllGatherWait:
-    case Op::PushVersion:
-    case Op::Snapshot: Fail("no schedule of this version may contain ", to_string(in));
+      return held_.at(in.stage).start(collective_of(in.op), run.step(in), background());
+    case Op::AllReduceWait:
+    case Op::ReduceScatterWait:
+    case Op::AllGatherWait: run.background = held_.at(in.stage).wait(background()); return;
+    case Op::VerdictStart: return verdict_start(run, state_of(run.step(in)));
+    case Op::VerdictWait: return verdict_wait(run, state_of(run.step(in)));
+    case Op::Update: return update(in, run);
+    case Op::FreeSlot: return slots_.leave(slots_.find(in, run.step(in)));
   }
 }
 
-nn::SlotView Worker::slot_of(const Instr& in, const Execution&) {
-  ENSURE(in.slot >= 0 && in.slot < slot_count_, to_string(in), " has no slot");
-  const Index B = config_.parallel.micro_batch_size;
-  return {Flat{slots_.data() + in.slot * slot_bytes_},
-          (in.micro - slot_first_micro_[static_cast<std::size_t>(in.slot)]) * B, B * in.count, T_};
+void Worker::compute(const Instr& in, Execution& run) {
+  Slots::Tenant& tenant = slots_.find(in, run.step(in));
+  const bool fills = in.op == Op::Forward || in.op == Op::Recompute;
+  if (fills) slots_.take_full(tenant, in.count);
+  if (stand_in_) {
+    stand_in_(in);
+  } else if (in.op == Op::Forward) {
+    forward(in, run, tenant);
+  } else {
+    nn::Pass pass = pass_for(in, run, tenant);
+    const model::Stage& stage = stage_of(in);
+    if (in.op == Op::Recompute) stage.recompute(pass);
+    if (in.op == Op::Backward) stage.backward(pass);
+    if (in.op == Op::BackwardInput) stage.backward_input(pass);
+    if (in.op == Op::BackwardWeight) stage.backward_weight(pass);
+  }
+  const bool passing = run.mode == nn::Mode::Evaluate || recomputes_;
+  const bool ends = in.op == Op::Backward || in.op == Op::BackwardWeight ||
+                    (in.op == Op::Forward && passing);
+  if (ends) slots_.give_full(tenant, in.count);
 }
 
-nn::Pass Worker::pass_for(const Instr& in, const Execution& run) {
-  const Index B = config_.parallel.micro_batch_size;
+nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Tenant& tenant) {
+  const Index B = config_.parallel.micro_batch_size, step = run.step(in);
+  const bool train = run.mode == nn::Mode::Train;
   const Index position = (replica_ * config_.parallel.micro_batches + in.micro) * B;
+  const Index place = in.micro % slots_.span() * B;
+  const auto weights = [&](int id) {
+    const HeldStage& held = held_.at(id);
+    return held.weights(train ? step - in.version : held.newest());
+  };
+  const auto gradients = [&](int id, int use) {
+    return train ? held_.at(id).gradients(in.pipe, use, step) : Flat{};
+  };
+  const model::Stage& stage = stage_of(in);
   nn::Pass pass{.ops = *ops_,
                 .mode = run.mode,
-                .weights = Flat{held_.at(in.stage).weights.data()},
-                .gradients = gradients_of(in.stage, in.pipe, 0),
-                .slot = slot_of(in, run),
+                .weights = weights(in.stage),
+                .edge = {Flat{tenant.edge}, place, B * in.count, T_},
+                .slot = {Flat{tenant.full}, place, B * in.count, T_},
                 .workspace = Flat{workspace_.data()},
                 .dropout_seed = static_cast<std::uint64_t>(config_.train.seed),
-                .first_sample = run.first_sample + position,
+                .first_sample = (train ? sample_origin_ : 0) + step * config_.batch() + position,
                 .loss_scale = run.loss_scale};
-  const model::Stage& stage = stage_of(in);
-  if (programs_.train.tied && (stage.first() || stage.last())) {
-    const int tied = programs_.train.stages();
-    pass.tied_weights = Flat{held_.at(tied).weights.data()};
-    pass.tied_embedding_gradients = stage.first() ? gradients_of(tied, in.pipe, 0) : Flat{};
-    pass.tied_head_gradients = stage.last() ? gradients_of(tied, in.pipe, 1) : Flat{};
-  }
+  // A forward adds gradients at the head alone; touching others would begin their next step.
+  const bool adds = in.op == Op::Backward || in.op == Op::BackwardInput ||
+                    in.op == Op::BackwardWeight || (in.op == Op::Forward && stage.last());
+  if (adds) pass.gradients = gradients(in.stage, 0);
+  if (!programs_.train.tied || !(stage.first() || stage.last())) return pass;
+  const int tied = programs_.train.stages();
+  pass.tied_weights = weights(tied);
+  if (adds && stage.first()) pass.tied_embedding_gradients = gradients(tied, 0);
+  if (adds && stage.last()) pass.tied_head_gradients = gradients(tied, 1);
   return pass;
 }
 
-Flat Worker::gradients_of(int stage, int pipe, int use) {
-  for (HeldStage::Accumulator& a : held_.at(stage).accumulators)
-    if (a.pipe == pipe && a.use == use) return Flat{a.sums.data()};
-  Fail("worker ", worker_, " has no gradient accumulator for stage ", stage, " of pipe ", pipe);
-}
-
-Tensor Worker::message_buffer(const Instr& in, const Execution& run, bool sending) {
-  const nn::SlotView slot = slot_of(in, run);
+void Worker::start_message(const Instr& in, Execution& run) {
+  const bool sending = in.op == Op::SendStart;
+  Slots::Tenant& tenant = slots_.enter(in, run.step(in));
+  const Index B = config_.parallel.micro_batch_size;
+  const nn::SlotView edge{Flat{tenant.edge}, in.micro % slots_.span() * B, B * in.count, T_};
   const model::Stage& stage = stage_of(in);
-  if (in.message == Message::Gradient) return stage.gradient(slot);
-  ENSURE(in.message == Message::Activation, to_string(in), " names no message");
-  return sending ? stage.output(slot) : stage.input(slot);
+  const Tensor what = in.message == Message::Gradient ? stage.gradient(edge)
+                      : sending                       ? stage.output(edge)
+                                                      : stage.input(edge);
+  const int peer = replica_ * programs_.train.depth + in.peer, channel = run.channels + in.pipe;
+  slots_.request(tenant, in, sending) = sending
+                                            ? comm_.send_start(peer, channel, bytes_of(what))
+                                            : comm_.recv_start(peer, channel, bytes_of(what));
 }
 
-Communicator::Request& Worker::request_of(const Instr& in, bool sending) {
-  return requests_[static_cast<std::size_t>(in.slot)]
-                  [(sending ? 2u : 0u) + (in.message == Message::Gradient ? 1u : 0u)];
+void Worker::wait_for_message(const Instr& in, Execution& run) {
+  Slots::Tenant& tenant = slots_.find(in, run.step(in));
+  comm_.wait(std::exchange(slots_.request(tenant, in, in.op == Op::SendWait), 0), to_string(in));
 }
 
 void Worker::load_micro(const Instr& in, Execution& run) {
-  const auto start = std::chrono::steady_clock::now();
-  slot_first_micro_[static_cast<std::size_t>(in.slot)] = in.micro;
-  const nn::SlotView slot = slot_of(in, run);
+  const double start = now();
+  const Slots::Tenant& tenant = slots_.enter(in, run.step(in));
+  const nn::Pass pass = pass_for(in, run, tenant);
   const model::Stage& stage = stage_of(in);
-  std::int32_t* inputs = stage.tokens(slot).i32();
-  std::int32_t* targets = stage.targets(slot).i32();
-  const Index first = pass_for(in, run).first_sample;
-  for (Index b = 0; b < slot.samples; ++b) {
-    const Index number = run.sample_count > 0 ? (first + b) % run.sample_count : first + b;
-    run.samples.read(number, inputs + b * T_, targets + b * T_);
+  std::int32_t* inputs = stage.tokens(pass.edge).i32();
+  std::int32_t* targets = stage.targets(pass.edge).i32();
+  for (Index b = 0; b < pass.edge.samples; ++b) {
+    const Index sample = pass.first_sample + b;
+    run.samples.read(run.sample_count > 0 ? sample % run.sample_count : sample, inputs + b * T_,
+                     targets + b * T_);
   }
-  run.result.data_seconds += seconds_since(start);
+  state_of(run.step(in)).result.data_seconds += now() - start;
 }
 
-void Worker::forward(const Instr& in, Execution& run) {
+void Worker::forward(const Instr& in, Execution& run, Slots::Tenant& tenant) {
   const model::Stage& stage = stage_of(in);
-  nn::Pass pass = pass_for(in, run);
+  nn::Pass pass = pass_for(in, run, tenant);
   stage.forward(pass, run.mode == nn::Mode::Train
                           ? static_cast<float>(config_.optimizer.label_smoothing)
                           : 0.0f);
   if (!stage.last()) return;
-  const float* losses = stage.losses(pass.slot).f32();
-  const Index position = pass.first_sample - run.first_sample;
-  for (Index b = 0; b < pass.slot.samples; ++b) {
+  const float* losses = stage.losses(pass.edge).f32();
+  const Index B = config_.parallel.micro_batch_size;
+  const Index position = (replica_ * config_.parallel.micro_batches + in.micro) * B;
+  for (Index b = 0; b < pass.edge.samples; ++b) {
     double sum = 0;
     for (Index t = 0; t < T_; ++t) sum += static_cast<double>(losses[b * T_ + t]);
-    sample_losses_[static_cast<std::size_t>(position + b)] = sum;
+    state_of(run.step(in)).losses[static_cast<std::size_t>(position + b)] = sum;
   }
 }
 
-// The step's one global decision. The vector holds, by model order, each tensor's sum of squares
-// (from the one worker that counts it), by position in the batch each sample's loss (from the
-// worker that computed it), then the requests: one non-zero contribution per entry, so the sums are
-// exact and alike on every worker.
-void Worker::verdict(Execution& run) {
-  const std::size_t tensors = parameter_names_.size(), batch = sample_losses_.size();
-  std::vector<double> values(tensors + batch + 2);
+Index Worker::train_steps(SampleSource& samples, Index first, Index last, const StepDone& done) {
   for (auto& [id, held] : held_) {
-    if (!held.counts) continue;
-    const Flat gradients{held.accumulators.front().sums.data()};
-    for (const nn::Parameter& p : held.params.parameters)
-      if (!p.frozen)
-        values[static_cast<std::size_t>(p.order)] = ops_->sum_squares(gradients.at(p.region));
+    if (held.newest() != first) begin_at(first);
+    if (!versions_known_) held.spread_newest();
   }
-  std::copy(sample_losses_.begin(), sample_losses_.end(),
-            values.begin() + static_cast<std::ptrdiff_t>(tensors));
-  values[tensors + batch] = stop_requested_() ? 1 : 0;
-  values[tensors + batch + 1] = run.result.data_seconds / static_cast<double>(comm_.size());
-  sum_over_ranks(comm_, kVerdictChannel, values,
-                 "the verdict of step " + std::to_string(run.step + 1));
-
-  double squares = 0, loss = 0;
-  for (std::size_t i = 0; i < tensors; ++i) squares += values[i];
-  for (std::size_t i = 0; i < batch; ++i) loss += values[tensors + i];
-  run.result.loss = loss / static_cast<double>(config_.batch() * T_);
-  run.result.grad_norm = std::sqrt(squares);
-  run.result.stop = values[tensors + batch] > 0;
-  run.result.data_seconds = values[tensors + batch + 1];
-  if (!std::isfinite(run.result.loss) || !std::isfinite(squares)) reject_non_finite(run, values);
-  run.clip = optim::clip_factor(run.result.grad_norm, config_.optimizer.grad_clip);
-}
-
-void Worker::reject_non_finite(const Execution& run, const std::vector<double>& values) const {
-  const std::size_t tensors = parameter_names_.size();
-  const char* way_out =
-      "; no worker applied the step. Lower optimizer.learning_rate or raise "
-      "lr_schedule.warmup_steps, "
-      "and resume from the last checkpoint";
-  for (std::size_t i = tensors; i < tensors + sample_losses_.size(); ++i) {
-    if (std::isfinite(values[i])) continue;
-    const Index position = static_cast<Index>(i - tensors),
-                per_replica = config_.batch() / config_.parallel.width;
-    const Index micro = position % per_replica / config_.parallel.micro_batch_size;
-    const int last = programs_.train.stages() - 1;
-    Fail("step ", run.step + 1, ": the loss is not finite (", values[i], ") first in micro-batch ",
-         micro, " of replica ", position / per_replica, ", at stage ", last, " on worker ",
-         position / per_replica * programs_.train.depth + host_of_forward(last, micro),
-         ", global sample ", run.first_sample + position, way_out);
-  }
-  for (std::size_t i = 0; i < tensors; ++i)
-    if (!std::isfinite(values[i]))
-      Fail("step ", run.step + 1, ": the gradient of ", parameter_names_[i], ", stage ",
-           parameter_stages_[i], " (first held by worker ",
-           programs_.train.groups[static_cast<std::size_t>(parameter_stages_[i])]
-               .holders.front()
-               .worker,
-           "), is not finite", way_out);
-  Fail("step ", run.step + 1, ": the gradient norm overflows", way_out);
-}
-
-// The worker (within a replica) that runs the forward of a micro-batch at a stage.
-int Worker::host_of_forward(int stage, Index micro) const {
-  for (std::size_t w = 0; w < programs_.train.programs.size(); ++w)
-    for (const Instr& in : programs_.train.programs[w].body)
-      if (in.op == Op::Forward && in.stage == stage && in.micro <= micro &&
-          micro < in.micro + in.count)
-        return static_cast<int>(w);
-  Fail("no worker runs micro-batch ", micro, " at stage ", stage);
-}
-
-void Worker::update(HeldStage& held, const Execution& run) {
-  optim::adamw_step(*ops_, held.params, Flat{held.weights.data()}, Flat{held.m.data()},
-                    Flat{held.v.data()}, Flat{held.accumulators.front().sums.data()},
-                    config_.optimizer, run.result.learning_rate, run.clip, run.step + 1,
-                    config_.model.n_layer);
+  versions_known_ = true;
+  Execution execution{.mode = nn::Mode::Train,
+                      .samples = samples,
+                      .channels = 0,
+                      .loss_scale = 1.0f / static_cast<float>(config_.batch() * T_),
+                      .done = done,
+                      .first = first,
+                      .last = last};
+  run(execution, programs_.train.programs[static_cast<std::size_t>(worker_)]);
+  return execution.last;
 }
 
 StepResult Worker::train_step(SampleSource& samples, Index step) {
-  for (auto& [id, held] : held_)
-    for (HeldStage::Accumulator& a : held.accumulators)
-      device_->zero(a.sums.data(), a.sums.bytes());
-  std::ranges::fill(sample_losses_, 0.0);
-  Execution run{.mode = nn::Mode::Train,
-                .step = step,
-                .samples = samples,
-                .channels = 0,
-                .first_sample = sample_origin_ + step * config_.batch(),
-                .loss_scale = 1.0f / static_cast<float>(config_.batch() * T_)};
-  run.result.learning_rate = optim::learning_rate(
-      step, config_.train.steps, config_.optimizer.learning_rate, config_.lr_schedule);
-  execute(programs_.train.programs[static_cast<std::size_t>(worker_)].body, run);
-  return run.result;
+  StepResult result;
+  train_steps(samples, step, step + 1, [&](Index, const StepResult& r) {
+    result = r;
+    return false;
+  });
+  return result;
 }
 
 Worker::Evaluation Worker::evaluate(SampleSource& samples, Index count) {
-  std::vector<double> values(sample_losses_.size() + 1);
+  const schedule::Program& program =
+      programs_.evaluation.programs[static_cast<std::size_t>(worker_)];
   const Index batch = config_.batch();
+  std::vector<double> values(static_cast<std::size_t>(batch) + 1);
   double loss = 0;
   for (Index first = 0; first < count; first += batch) {
-    std::ranges::fill(sample_losses_, 0.0);
-    Execution run{.mode = nn::Mode::Evaluate,
-                  .step = first / batch,
-                  .samples = samples,
-                  .channels = kEvaluationChannels,
-                  .first_sample = first,
-                  .sample_count = count};
-    execute(programs_.evaluation.programs[static_cast<std::size_t>(worker_)].body, run);
-    std::ranges::copy(sample_losses_, values.begin());
+    Execution execution{.mode = nn::Mode::Evaluate,
+                        .samples = samples,
+                        .channels = kEvaluationChannels,
+                        .sample_count = count};
+    execution.iteration = first / batch;
+    begin_step(execution.iteration);
+    for (const Instr& in : program.body) execute(in, execution);
+    std::ranges::copy(state_of(execution.iteration).losses, values.begin());
     values.back() = stop_requested_() ? 1 : 0;
-    sum_over_ranks(comm_, kVerdictChannel, values, concat("evaluation from sample ", first));
+    sum_over_ranks(comm_, kEvaluationChannels, values, concat("evaluation from sample ", first));
     if (values.back() > 0) return {0, true};
     for (Index i = 0; i < std::min(batch, count - first); ++i)
       loss += values[static_cast<std::size_t>(i)];

@@ -14,6 +14,7 @@
 #include "chimera/train/data_source.h"
 #include "chimera/train/metrics.h"
 #include "chimera/train/sampling.h"
+#include "chimera/train/trace.h"
 #include "chimera/train/world.h"
 
 namespace chimera::train {
@@ -69,7 +70,7 @@ void print_plan(const Config& config, const Programs& programs, const std::strin
             << " x " << config.sequence_length() << " tokens\n"
             << data << schedule_summary(programs.train) << "memory of worker 0:\n";
   Index total = 0;
-  for (const MemoryItem& item : worker.memory()) {
+  for (const plan::MemoryItem& item : worker.memory()) {
     total += item.bytes;
     std::printf("  %-12s %-28s %12s\n", item.owner.c_str(), item.name.c_str(),
                 human_bytes(item.bytes).c_str());
@@ -98,9 +99,11 @@ class Run {
         inputs_(inputs),
         lead_(comm.rank() == 0),
         worker_(config, programs, comm, stop_signal_received, make_cpu_ops(),
-                options.check ? make_planning_device() : make_host_device()) {
+                options.check ? make_planning_device() : make_host_device()),
+        overlap_(programs.train.lag()) {
+    for (const Index step : config.log.trace_steps) traced_steps_.push_back(step - 1);
     std::vector<double> totals(static_cast<std::size_t>(comm.size()));
-    for (const MemoryItem& item : worker_.memory())
+    for (const plan::MemoryItem& item : worker_.memory())
       totals[static_cast<std::size_t>(comm.rank())] += static_cast<double>(item.bytes);
     sum_over_ranks(comm, kStartChannel, totals, "the memory of all workers");
     if (lead_) print_plan(config, programs, inputs.data_summary, worker_, totals);
@@ -109,7 +112,7 @@ class Run {
   ExitCode train() {
     if (options_.check) return ExitCode::Done;
     run_id_ = broadcast_text(worker_.comm(), lead_ ? random_id() : "", "the run's name");
-    worker_.comm().set_patience(kFirstStepPatience);
+    worker_.set_patience(kFirstStepPatience);
     start();
     Index step = start_.step;
     if (step >= config_.train.steps && lead_)
@@ -117,15 +120,11 @@ class Run {
                 << config_.train.steps << "\n";
     bool stop = catch_up_evaluation();
     while (step < config_.train.steps && !stop) {
-      stop = train_one(step++);
-      worker_.comm().set_patience(1);
-      if (inputs_.after_step) inputs_.after_step(worker_, step);
+      stop = train_to(step, pause_after(step));
       const bool last = step == config_.train.steps;
       if (!stop && evaluation_due(step)) stop = evaluate(step);
-      if (!stop && config_.train.sample_every > 0 && step % config_.train.sample_every == 0)
-        sample(step);
-      const bool due = config_.checkpoint.every > 0 && step % config_.checkpoint.every == 0;
-      if (due || last || stop) save(step, last || stop);
+      if (!stop && due(step, config_.train.sample_every)) sample(step);
+      if (due(step, config_.checkpoint.every) || last || stop) save(step, last || stop);
     }
     if (metrics_) metrics_->finish_live_line();
     if (!stop) return ExitCode::Done;
@@ -146,11 +145,49 @@ class Run {
     metrics_ = std::make_unique<Metrics>(config_, start_.step, start_.consumed_samples, peak);
   }
 
-  bool train_one(Index step) {
-    const auto begin = std::chrono::steady_clock::now();
-    const StepResult result = worker_.train_step(*training_, step);
-    if (metrics_) metrics_->step(step + 1, result, seconds_since(begin));
-    return result.stop;
+  static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
+
+  // The next number of completed steps at which there is something to do between steps. A schedule
+  // whose steps overlap runs to there without draining.
+  Index pause_after(Index step) const {
+    if (overlap_ == 0) return step + 1;
+    Index end = config_.train.steps;
+    for (const Index every :
+         {validation_ ? config_.train.eval_every : 0, config_.train.sample_every,
+          config_.checkpoint.every})
+      if (every > 0) end = std::min(end, (step / every + 1) * every);
+    return end;
+  }
+
+  // Trains on from `step` to `end`, or to where a stop request ends it; `step` is what was reached.
+  bool train_to(Index& step, Index end) {
+    bool stop = false;
+    auto begin = std::chrono::steady_clock::now();
+    std::vector<TraceEvent> trace;
+    const bool traced = std::ranges::any_of(
+        config_.log.trace_steps, [&](Index s) { return step < s && s <= end; });
+    if (traced) worker_.trace(&traced_steps_, &trace);
+    step = worker_.train_steps(*training_, step, end, [&](Index done, const StepResult& result) {
+      if (metrics_) pending_.push_back({done + 1, result, seconds_since(begin)});
+      begin = std::chrono::steady_clock::now();
+      worker_.set_patience(1);
+      stop = stop || result.stop;
+      if (overlap_ > 0) report();
+      return stop;
+    });
+    if (traced) {
+      worker_.trace(nullptr, nullptr);
+      write_traces(worker_.comm(), config_.log.directory, traced_steps_, trace);
+    }
+    if (overlap_ == 0 && !pending_.empty()) pending_.back().seconds += seconds_since(begin);
+    report();
+    if (inputs_.after_step) inputs_.after_step(worker_, step);
+    return stop;
+  }
+
+  void report() {
+    for (const Pending& p : pending_) metrics_->step(p.step, p.result, p.seconds);
+    pending_.clear();
   }
 
   bool evaluation_due(Index step) const {
@@ -215,6 +252,14 @@ class Run {
   std::unique_ptr<SampleSource> training_, validation_;
   Resumed start_;
   std::unique_ptr<Metrics> metrics_;
+  struct Pending {
+    Index step;
+    StepResult result;
+    double seconds;
+  };
+  std::vector<Pending> pending_;  // completed steps that are not reported yet
+  const int overlap_;             // steps in flight beside the one that begins
+  std::vector<Index> traced_steps_;  // counted from 0
 };
 
 // Directories made, locked against a second run, and what identifies this one written down. By rank

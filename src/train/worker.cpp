@@ -5,16 +5,17 @@
 #include <cmath>
 
 #include "chimera/base/rng.h"
+#include "chimera/model/balance.h"
 #include "chimera/schedule/build.h"
+#include "step_state.h"
 
 namespace chimera::train {
 namespace {
 
 using schedule::Group;
 using schedule::Holder;
+using schedule::Op;
 using schedule::Schedule;
-
-constexpr int kReductionChannel = 96;
 
 void fill_sinusoidal(Tensor table) {
   const Index P = table.dim(0), C = table.dim(1);
@@ -44,12 +45,19 @@ void fill_initial(const nn::Parameter& p, Tensor weight, std::uint64_t seed) {
 }  // namespace
 
 std::vector<Index> stage_layers(const Config& config) {
-  return config.parallel.stage_layers.empty()
-             ? model::even_stage_layers(config.model.n_layer, config.parallel.depth)
-             : config.parallel.stage_layers;
+  const ParallelConfig& p = config.parallel;
+  if (!p.stage_layers.empty()) return p.stage_layers;
+  return model::balanced_stage_layers(
+      config.model, p.depth * p.virtual_stages,
+      model::estimated_costs(config.model, config.sequence_length()));
 }
 
-Programs build_programs(const Config& config) {
+plan::Shape shape_of(const Config& config) {
+  return {config.model, stage_layers(config), config.parallel.micro_batch_size,
+          config.sequence_length(), plan::parse_recompute(config.parallel.recompute)};
+}
+
+schedule::Request schedule_request(const Config& config) {
   const ParallelConfig& p = config.parallel;
   schedule::Request request;
   request.schedule = p.schedule;
@@ -58,10 +66,32 @@ Programs build_programs(const Config& config) {
   request.pipeline_pairs = narrow<int>(p.pipeline_pairs);
   request.width = narrow<int>(p.width);
   request.tied = config.model.tied_embeddings;
+  request.scaling = p.scaling;
+  request.split_backward = p.split_backward;
+  request.overlap_steps = p.overlap_steps;
+  request.virtual_stages = narrow<int>(p.virtual_stages);
+  request.gradient_sync = p.gradient_sync;
+  request.zero_stage = narrow<int>(p.zero_stage);
+  request.recompute = p.recompute == "full";
+  return request;
+}
+
+Programs build_programs(const Config& config) {
+  const schedule::Request request = schedule_request(config);
   Programs programs;
   programs.train = schedule::build_schedule(request);
   programs.evaluation = schedule::build_evaluation(programs.train, request.micro_batches);
   return programs;
+}
+
+std::vector<plan::WorkerFootprint> footprints(const Config& config, const Programs& programs) {
+  const auto stages = plan::all_stage_bytes(shape_of(config), programs.train);
+  std::vector<plan::WorkerFootprint> out;
+  for (int rank = 0; rank < narrow<int>(config.workers()); ++rank)
+    out.push_back(plan::worker_footprint(stages, programs.train, &programs.evaluation,
+                                         rank / programs.train.depth,
+                                         rank % programs.train.depth));
+  return out;
 }
 
 Worker::Worker(const Config& config, const Programs& programs, Communicator& comm,
@@ -75,30 +105,59 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
       ops_(std::move(ops)),
       replica_(comm.rank() / programs.train.depth),
       worker_(comm.rank() % programs.train.depth),
-      T_(config.sequence_length()) {
+      T_(config.sequence_length()),
+      sharded_(programs.train.has(Op::ReduceScatterStart)),
+      recomputes_(programs.train.has(Op::Recompute)),
+      split_(programs.train.has(Op::BackwardWeight)) {
   const Schedule& plan = programs.train;
-  const std::vector<Index> layers = stage_layers(config);
-  const Index samples = config.parallel.micro_batch_size;
-  Index workspace = 0;
-  std::vector<int> mine;
-  for (const std::vector<int>& stage_to_worker : plan.placement)
-    for (int s = 0; s < plan.stages(); ++s)
-      if (stage_to_worker[static_cast<std::size_t>(s)] == worker_) mine.push_back(s);
-  for (const int s : mine) {
-    const auto [it, fresh] = stages_.try_emplace(s, config.model, layers, s, samples, T_);
-    if (!fresh) continue;
-    const model::Stage& stage = it->second;
-    slot_bytes_ = std::max(slot_bytes_, stage.slot_layout().bytes());
-    workspace = std::max(workspace, stage.workspace_layout().bytes());
-    hold(s, plan.groups.at(static_cast<std::size_t>(s)), stage.parameters());
+  const plan::Shape shape = shape_of(config);
+  const auto stages = plan::all_stage_bytes(shape, plan);
+  footprint_ = plan::worker_footprint(stages, plan, &programs.evaluation, replica_, worker_);
+  workspace_ = Buffer(*device_, footprint_.workspace);
+  reduction_scratch_ = Buffer(*device_, footprint_.reductions);
+  slots_ = Slots(*device_, footprint_.edge_slots, footprint_.edge_slot_bytes,
+                 footprint_.full_slots, footprint_.full_slot_bytes, plan.span());
+  if (comm.size() > 1) background_.emplace(comm.second_endpoint());
+  for (const plan::HeldBytes& bytes : footprint_.held) {
+    const Group& group = plan.groups.at(static_cast<std::size_t>(bytes.stage));
+    hold(group, bytes, stages.at(static_cast<std::size_t>(bytes.stage)).parameters);
+    if (bytes.stage < plan.stages())
+      stages_.try_emplace(bytes.stage, config.model, shape.layers, bytes.stage,
+                          shape.samples * plan.span(), T_, split_, shape.recompute);
   }
-  if (plan.tied) {
-    const Group& group = plan.groups.back();
-    if (std::ranges::any_of(group.holders, [&](const Holder& h) { return h.worker == worker_; }))
-      hold(plan.stages(), group, model::tied_parameters(config.model));
+  name_parameters(shape);
+  Communicator& verdicts = background_ ? background_->endpoint() : comm_;
+  for (int i = 0; i < plan.lag() + 2; ++i) {
+    states_.push_back({.verdict = Verdict(verdicts)});
+    states_.back().losses.resize(static_cast<std::size_t>(config.batch()));
+    states_.back().verdict.values.resize(parameter_names_.size() +
+                                         states_.back().losses.size() + 2);
+    states_.back().what.reserve(64);
   }
+}
+
+Worker::~Worker() = default;
+
+void Worker::hold(const Group& group, const plan::HeldBytes& bytes, nn::ParameterLayout params) {
+  for (nn::Parameter& p : params.parameters)
+    p.frozen = p.frozen || p.depth < config_.train.freeze_below;
+  const bool counts = replica_ == 0 && group.holders.front().worker == worker_;
+  const bool sharded = sharded_ && bytes.members > 1;
+  const auto [it, fresh] = held_.try_emplace(bytes.stage, *device_, group, bytes, std::move(params),
+                                             worker_, counts, sharded);
+  if (bytes.contributions < 2) return;
+  std::vector<int> contributors;
+  for (int replica = 0; replica < programs_.train.width; ++replica)
+    for (const Holder& holder : group.holders)
+      contributors.push_back(replica * programs_.train.depth + holder.worker);
+  it->second.join(background_ ? background_->endpoint() : comm_, std::move(contributors),
+                  reinterpret_cast<float*>(reduction_scratch_.data()));
+}
+
+void Worker::name_parameters(const plan::Shape& shape) {
+  const Schedule& plan = programs_.train;
   for (int s = 0; s < plan.stages(); ++s) {
-    const model::Stage stage(config.model, layers, s, samples, T_);
+    const model::Stage stage(config_.model, shape.layers, s, 1, 1);
     for (const nn::Parameter& p : stage.parameters().parameters) {
       parameter_names_.resize(
           std::max(parameter_names_.size(), static_cast<std::size_t>(p.order) + 1));
@@ -109,42 +168,11 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
   }
   parameter_names_[0] = "transformer.wte.weight";
   parameter_stages_[0] = plan.tied ? plan.stages() : 0;
-
-  const auto w = static_cast<std::size_t>(worker_);
-  slot_count_ = std::max(plan.slots[w], programs.evaluation.slots[w]);
-  slots_ = Buffer(*device_, checked_mul(slot_bytes_, slot_count_));
-  workspace_ = Buffer(*device_, workspace);
-  Index scratch = 0;
-  for (const auto& [id, held] : held_)
-    if (held.reduction) scratch = std::max(scratch, held.reduction->scratch_elements());
-  reduction_scratch_ = Buffer(*device_, scratch * size_of(DType::F32));
-  slot_first_micro_.resize(static_cast<std::size_t>(slot_count_));
-  requests_.resize(static_cast<std::size_t>(slot_count_));
-  sample_losses_.resize(static_cast<std::size_t>(config.batch()));
 }
 
-void Worker::hold(int id, const Group& group, nn::ParameterLayout params) {
-  HeldStage held;
-  held.id = id;
-  for (nn::Parameter& p : params.parameters)
-    p.frozen = p.frozen || p.depth < config_.train.freeze_below;
-  const Index bytes = params.layout.bytes();
-  for (Buffer* buffer : {&held.weights, &held.m, &held.v}) {
-    *buffer = Buffer(*device_, bytes);
-    device_->zero(buffer->data(), bytes);  // the padding between tensors is summed and read, too
-  }
-  for (const Holder& holder : group.holders)
-    if (holder.worker == worker_)
-      held.accumulators.push_back({holder.pipe, holder.use, Buffer(*device_, bytes)});
-  held.counts = replica_ == 0 && group.holders.front().worker == worker_;
-  std::vector<int> contributors;
-  for (int replica = 0; replica < static_cast<int>(config_.parallel.width); ++replica)
-    for (const Holder& holder : group.holders)
-      contributors.push_back(replica * programs_.train.depth + holder.worker);
-  if (contributors.size() > 1)
-    held.reduction.emplace(comm_, kReductionChannel, contributors, bytes / size_of(DType::F32));
-  held.params = std::move(params);
-  held_.emplace(id, std::move(held));
+void Worker::set_patience(double factor) {
+  comm_.set_patience(factor);
+  if (background_) background_->endpoint().set_patience(factor);
 }
 
 void Worker::initialize_weights() {
@@ -153,29 +181,28 @@ void Worker::initialize_weights() {
   });
 }
 
-void Worker::for_each_parameter(const std::function<void(const Entry&)>& visit) {
-  for (auto& [id, held] : held_) {
-    const Flat weights{held.weights.data()}, m{held.m.data()}, v{held.v.data()};
-    const Flat gradients{held.accumulators.front().sums.data()};
-    for (const nn::Parameter& p : held.params.parameters)
-      visit({p, weights.at(p.region), m.at(p.region), v.at(p.region), gradients.at(p.region),
-             held.counts});
-  }
+void Worker::begin_at(Index step) {
+  for (auto& [id, held] : held_) held.set_newest(step);
+  versions_known_ = false;
 }
 
-std::vector<MemoryItem> Worker::memory() const {
-  Index weights = 0, moments = 0, gradients = 0;
-  for (const auto& [id, held] : held_) {
-    weights += held.weights.bytes();
-    moments += held.m.bytes() + held.v.bytes();
-    for (const HeldStage::Accumulator& a : held.accumulators) gradients += a.sums.bytes();
+void Worker::for_each_parameter(const std::function<void(const Entry&)>& visit) {
+  for (auto& [id, stage] : held_) {
+    HeldStage& held = stage;
+    for (const nn::Parameter& p : held.params().parameters) {
+      const optim::Piece piece = optim::piece_of(p, held.shard());
+      const auto moment = [&](Flat flat) {
+        if (!held.sharded()) return flat.at(p.region);
+        const Index offset =
+            p.region.offset + (piece.first - held.shard().first) * size_of(DType::F32);
+        return Tensor(flat.base + offset, DType::F32, {piece.count});
+      };
+      visit({p, held.weights(held.newest()).at(p.region), moment(held.m()), moment(held.v()), piece,
+             held.sum().at(p.region), held.counts(), held.versions(), [&held, &p](Index back) {
+               return held.weights(held.newest() - back).at(p.region);
+             }});
+    }
   }
-  return {{"parameters", "weights", weights},
-          {"parameters", "gradients", gradients},
-          {"parameters", "Adam moments", moments},
-          {"slots", concat(slot_count_, " slots of ", slot_bytes_), slots_.bytes()},
-          {"workspace", "layers", workspace_.bytes()},
-          {"workspace", "reductions", reduction_scratch_.bytes()}};
 }
 
 }  // namespace chimera::train

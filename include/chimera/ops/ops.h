@@ -106,7 +106,8 @@ class Ops {
   virtual void adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWStep&) = 0;
   // Sum of squares in double over blocks of 4,096 elements from the first on, blocks added in
   // order: the same for any number of threads. Not finite when any element is not.
-  virtual double sum_squares(Tensor x) = 0;
+  // `before` is what has been summed already: parts of a tensor that are cut at blocks continue.
+  virtual double sum_squares(Tensor x, double before = 0) = 0;
 };
 
 // Vectorised for the instruction set found at start, on the calling thread's team.

@@ -32,9 +32,20 @@ double layer_rate(const nn::Parameter& parameter, Index n_layer, double layer_lr
 // min(1, clip / (norm + 1e-6)); 1 when clip is 0.
 double clip_factor(double norm, double clip);
 
-// Applies step `t` (from 1) to every parameter that is not frozen. The Flats share params.layout.
+// Elements of a ParameterLayout, counted in floats from its start, that one worker updates.
+struct Shard {
+  Index first = 0, count = 0;
+};
+// The elements of one parameter that are in the shard.
+struct Piece {
+  Index first = 0, count = 0;  // counted from the parameter's first element
+};
+Piece piece_of(const nn::Parameter& parameter, const Shard& shard);
+
+// Applies step `t` (from 1) to every parameter that is not frozen, as far as it is in the shard.
+// `weights` and `gradients` are of params.layout, `m` and `v` of the shard alone.
 void adamw_step(Ops& ops, const nn::ParameterLayout& params, Flat weights, Flat m, Flat v,
                 Flat gradients, const OptimizerConfig& config, double rate, double grad_scale,
-                Index t, Index n_layer);
+                Index t, Index n_layer, const Shard& shard);
 
 }  // namespace chimera::optim

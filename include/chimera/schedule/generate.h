@@ -9,18 +9,35 @@
 
 namespace chimera::schedule {
 
+// How long computations take, for the schedules that are searched; only ratios count. Empty: every
+// stage's forward, input gradient and weight gradient take 1, messages and updates nothing.
+struct StageTimes {
+  std::vector<double> forward, input, weight;  // per stage, of one micro-batch
+  double message = 0;                          // from the end of a computation to its use elsewhere
+  double update = 0;  // from a stage's last weight gradient to its updated weights (reduction too)
+  auto operator<=>(const StageTimes&) const = default;
+};
+
 // What is asked for. Numbers are the user's: `generate` refuses what the schedule cannot do.
 struct Request {
   std::string schedule = "chimera";
   int depth = 4;           // D
-  int micro_batches = 4;   // N
+  int micro_batches = 4;   // N, counting the backward's unit
   int pipeline_pairs = 1;  // f, for chimera
   int width = 1;           // W
   bool tied = false;       // the embedding matrix is also the head's
+  std::string scaling = "direct";      // direct, doubling, halving: N > D of chimera
+  bool split_backward = false;         // chimera: the backward in two halves
+  bool overlap_steps = false;          // chimera with split_backward: no barrier between steps
+  int virtual_stages = 1;              // v, for interleaved
+  std::string gradient_sync = "lazy";  // lazy, eager, eager-opt
+  int zero_stage = 0;                  // 1: gradients scattered, updated shards gathered
+  bool recompute = false;              // activations are made again before every backward
+  StageTimes times;
 };
 
-// Forward and Backward instructions with tick, pipe, stage, micro and count; nothing else is set.
-// A worker computes one thing per tick, and a tick's results are there for the next tick.
+// Forward and Backward instructions with tick, pipe, stage, micro, count and version; nothing else
+// is set. A worker computes one thing per tick; a computation uses results of smaller ticks alone.
 struct ComputePlan {
   std::string name;
   int depth = 1;
@@ -28,6 +45,10 @@ struct ComputePlan {
   int pipeline_pairs = 0;
   int virtual_stages = 1;
   bool forward_only = false;
+  // Ticks from a step to the next when steps overlap: step k executes the same computations k *
+  // period ticks later, and no two computations of a worker have the same tick modulo the period.
+  // 0: a step ends before the next begins.
+  int period = 0;
   std::vector<std::vector<int>> placement;  // placement[pipe][stage] = worker
   std::vector<std::vector<Instr>> workers;  // ascending tick
   int stages() const { return virtual_stages * depth; }
@@ -39,12 +60,14 @@ struct ScheduleInfo {
   const char* reference;  // where it comes from
 };
 std::span<const ScheduleInfo> known_schedules();
-std::string schedule_names();  // "gpipe, 1f1b, chimera"
+std::string schedule_names();  // "gpipe, 1f1b, …"
 
 // Throws UsageError with the reason and the nearest valid choice. Per (pipe, stage) the backwards
 // come in ascending micro order: gradients are added in that order, so sums do not depend on the
 // schedule.
 ComputePlan generate(const Request& request);
+// Why `generate` refuses the request; empty when it does not.
+std::string refusal(const Request& request);
 
 // Forwards alone, micro m on pipe m mod pipes; no stage waits between two of its neighbours.
 ComputePlan generate_evaluation(const std::vector<std::vector<int>>& placement, int depth,

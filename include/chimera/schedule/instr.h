@@ -27,44 +27,38 @@ enum class Op {
   ReduceScatterWait,
   AllGatherStart,  // updated weights of `stage` from the holders of its shards
   AllGatherWait,
-  Verdict,      // the step's one global decision: norm, finite, clip, stop and save requests
-  Update,       // optimizer step of `stage`
-  PushVersion,  // the weights of `stage` become the newest stored version
-  Snapshot,     // copy `stage` for a checkpoint
-  FreeSlot,     // `slot` holds nothing that is needed
+  VerdictStart,  // losses, norms, finiteness, stop and save requests: this worker's part
+  VerdictWait,   // everybody's: the step's one global decision
+  Update,        // makes version step + 1 of `stage` from version step
+  FreeSlot,      // `stage` holds nothing more of these micro-batches
 };
 
 // What travels between neighbours: activations of a Forward or the input gradient of a Backward.
 enum class Message { None, Activation, Gradient };
 
-// One instruction. -1 in a field means that the field does not apply.
-// `slot`, `input_slot` and `version` are relative: physical = (value + step) mod the pool's count,
-// where `step` counts body iterations; with `*_stride` 0 in the program (synchronous schemes) they
-// are absolute.
+// One instruction. -1 in a field means that the field does not apply. An instruction names what it
+// works on, not where that lies: a worker keeps each (stage, block of micro-batches, step) in a slot
+// from its first LoadMicro or RecvStart to FreeSlot.
 struct Instr {
   int tick = 0;  // position in the common virtual clock; orders and groups messages
   Op op = Op::Forward;
-  int pipe = -1;     // 0 … 2f-1
-  int stage = -1;    // 0 … vD-1; vD is the pseudo-stage of a tied embedding matrix
-  int micro = -1;    // first micro-batch, 0 … N-1 within the pipeline group and step
-  int count = 1;     // micro-batches spanned; their rows are contiguous in every tensor of the slot
-  int step = 0;      // offset of the step that the micro-batch belongs to (overlapping steps)
-  int version = -1;  // weight version used (PipeDream, 2BW); -1: the only one
-  int slot = -1;     // activation slot of this worker
-  int input_slot = -1;  // slot of the small pool of stage inputs that recompute needs
-  int peer = -1;        // worker (0 … D-1 of this pipeline group) at the other end of a message
+  int pipe = -1;    // 0 … 2f-1
+  int stage = -1;   // 0 … vD-1; vD is the pseudo-stage of a tied embedding matrix
+  int micro = -1;   // first micro-batch, 0 … N-1 within the pipeline group and step
+  int count = 1;    // micro-batches spanned; their rows are contiguous in every tensor of the slot
+  int step = 0;     // <= 0: iteration k of the body executes it for step k + step
+  int version = 0;  // updates by which the weights used lag behind the step: 0 synchronous
+  int peer = -1;    // worker (0 … D-1 of this pipeline group) at the other end of a message
   Message message = Message::None;
   int group = -1;  // index into Schedule::groups
-  int stream = 0;  // 0 compute, 1 messages down, 2 messages up, 3 reductions (devices with streams)
-  std::vector<int> waits;  // indices in this program whose events a stream must wait for
   auto operator<=>(const Instr&) const = default;
 };
 
 std::string to_string(Op op);
 std::string to_string(Message message);
 // The name in logs, traces and files: tick, operation (F, B, Bi, Bw, R for the computing ones),
-// then every field that is not at its default: "t07 B p1 s2 m5 slot0", "t07 SendStart p1 s2 m5
-// gradient slot0 w1" (to worker 1).
+// then every field that is not at its default: "t07 B p1 s2 m5", "t07 SendStart p1 s2 m5 gradient
+// w1" (to worker 1), "t03 F p0 s1 m0 step-1 v1".
 std::string to_string(const Instr& instr);
 // The inverse; throws Error naming the word it does not know.
 Instr parse_instr(const std::string& text);
@@ -72,10 +66,13 @@ Instr parse_instr(const std::string& text);
 // Forward, Recompute, Backward, BackwardInput, BackwardWeight: what occupies a worker.
 bool is_compute(Op op);
 
-// What one worker executes: `body` is one step in steady state; `prologue` and `epilogue` are empty
-// for schemes that finish all their work within a step.
+// What one worker executes: one step in steady state. A run of steps [first, last) executes the
+// body for iterations first … last - 1 + lag, each time without the instructions whose step is
+// outside [first, last): so the pipeline fills and drains without programs of their own (kernel-only
+// software pipelining: Rau, 1992). `lag` is the largest -step; 0 where a step ends before the next
+// begins.
 struct Program {
-  std::vector<Instr> prologue, body, epilogue;
+  std::vector<Instr> body;
   auto operator<=>(const Program&) const = default;
 };
 
@@ -106,12 +103,18 @@ struct Schedule {
   std::vector<Program> programs;  // one per worker, D of them
   std::vector<std::vector<int>> placement;  // placement[pipe][stage] = worker
   std::vector<Group> groups;                // one per stage (and the tied matrix), ascending stage
-  std::vector<int> slots;                   // activation slots of each worker's pool
-  std::vector<int> input_slots;             // small pool of recompute, per worker
-  int versions = 1;                         // weight versions stored
-  int slot_stride = 0;                      // 1: slots rotate with the step
+  // Memory pools. An edge slot holds what travels (stage input, output, gradient, tokens, targets,
+  // losses) of one block from its first message to FreeSlot; a full slot holds what backward needs,
+  // from Forward (with recomputation: Recompute) to Backward or BackwardWeight.
+  std::vector<int> slots, edge_slots;  // per worker
+  std::vector<int> versions;           // weight versions kept, per group (stage, tied matrix)
+  std::vector<int> accumulators;       // gradient accumulators per contribution, per group
+  int period = 0;  // ticks from step to step when steps overlap; 0: a barrier ends every step
   int pipes() const { return static_cast<int>(placement.size()); }
   int stages() const { return virtual_stages * depth; }
+  int lag() const;   // of the programs
+  int span() const;  // micro-batches of one slot: the largest count
+  bool has(Op op) const;
   // The contributions to this group's sum over all replicas; a group with one needs no reduction.
   int contributions(const Group& group) const {
     return width * static_cast<int>(group.holders.size());

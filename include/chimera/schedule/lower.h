@@ -1,6 +1,7 @@
 #pragma once
 // Lowering: from forwards and backwards to the program that a worker executes (rules and reasons in
 // src/schedule/README.md).
+#include <string>
 #include <vector>
 
 #include "chimera/schedule/generate.h"
@@ -9,8 +10,12 @@ namespace chimera::schedule {
 
 struct LowerOptions {
   bool tied = false;
-  int width = 1;  // W
+  int width = 1;                       // W
+  std::string gradient_sync = "lazy";  // lazy, eager, eager-opt (paper, section 3.2)
+  int zero_stage = 0;
+  bool recompute = false;
 };
+LowerOptions lowering_of(const Request& request);
 
 // Adds LoadMicro, messages, slots, reductions, the verdict and updates. Throws Error when the plan
 // is no schedule (two computations in one tick, neighbours on one worker, an input used before it

@@ -7,11 +7,12 @@
 namespace chimera::schedule {
 
 struct WorkerReport {
-  int in_flight = 0;  // most micro-batches between their Forward and their Backward
-  int slots = 0;      // of the pool
-  int messages = 0;   // sent per step
+  int in_flight = 0;   // most micro-batches between their Forward and their (last) Backward
+  int slots = 0;       // most full slots in use: what backward needs
+  int edge_slots = 0;  // most edge slots in use: what travels
+  int messages = 0;    // sent per step
   int reductions = 0;
-  int versions = 1;  // weight versions held
+  int versions = 1;  // most weight versions of a stage
 };
 
 struct VerifyReport {

@@ -5,11 +5,11 @@
 #include <map>
 #include <optional>
 
-#include "chimera/comm/collectives.h"
-#include "chimera/device/device.h"
 #include "chimera/model/stage.h"
-#include "chimera/schedule/instr.h"
+#include "chimera/schedule/generate.h"
 #include "chimera/train/config.h"
+#include "chimera/train/held_stage.h"
+#include "chimera/train/slots.h"
 
 namespace chimera::train {
 
@@ -27,34 +27,27 @@ class SampleSource {
 struct Programs {
   schedule::Schedule train, evaluation;
 };
+schedule::Request schedule_request(const Config& config);
 Programs build_programs(const Config& config);
 std::vector<Index> stage_layers(const Config& config);
-
-// A stage's parameters on this worker: one copy of the weights however many pipes bring the stage,
-// one gradient accumulator per (pipe, use).
-struct HeldStage {
-  int id = 0;  // 0 … D-1; D: the tied matrix
-  nn::ParameterLayout params;
-  Buffer weights, m, v;
-  struct Accumulator {
-    int pipe = 0, use = 0;
-    Buffer sums;
-  };
-  std::vector<Accumulator>
-      accumulators;     // ascending (pipe, use); the first also receives the reduced sum
-  bool counts = false;  // this worker counts the stage in the norm and writes it to checkpoints
-  std::optional<OrderedSum> reduction;
-};
-
-struct MemoryItem {
-  std::string owner, name;  // "parameters", "slots", "workspace"
-  Index bytes = 0;
-};
+// What memory and times of a run depend on beside its schedule.
+plan::Shape shape_of(const Config& config);
+// Of every worker of a run, by rank: what a Worker allocates, without allocating it.
+std::vector<plan::WorkerFootprint> footprints(const Config& config, const Programs& programs);
 
 struct StepResult {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   double data_seconds = 0;  // mean over workers of the time in LoadMicro
   bool stop = false;        // some worker was asked to stop
+};
+
+// What one worker did when, in seconds of the steady clock. Background: a collective that ran
+// beside the instructions.
+struct TraceEvent {
+  schedule::Instr instr;
+  Index step = 0;
+  double begin = 0, end = 0;
+  bool background = false;
 };
 
 class Worker {
@@ -64,9 +57,15 @@ class Worker {
          std::function<bool()> stop_requested, std::unique_ptr<Ops> ops = make_cpu_ops(),
          std::unique_ptr<Device> device = make_host_device());
 
-  // One optimizer step. `step` counts from 0. Throws when loss or gradients are not finite, before
-  // any update.
+  // Optimizer steps first … last - 1, counted from 0, consecutive to those before (weight versions
+  // are counted). `done` gets every step's result, in order, when its verdict is known; overlapping
+  // schedules run later steps meanwhile. When it returns true no further step is begun. Returns the
+  // first step that was not run; then nothing is in flight. Throws when loss or gradients are not
+  // finite: before any update, or where steps overlap before the run goes on.
+  using StepDone = std::function<bool(Index step, const StepResult& result)>;
+  Index train_steps(SampleSource& samples, Index first, Index last, const StepDone& done);
   StepResult train_step(SampleSource& samples, Index step);
+
   struct Evaluation {
     double loss = 0;
     bool stop = false;
@@ -77,61 +76,98 @@ class Worker {
   // Added to step * batch to give the global number of a step's first sample: 0 unless the batch
   // size changed on resume, so that the data cursor goes on where it was.
   void set_sample_origin(Index origin) { sample_origin_ = origin; }
+  // Multiplies the deadline of all waits to come.
+  void set_patience(double factor);
 
   void initialize_weights();
+  // The weights that are read or set next are those after `step` updates. Older versions are copies
+  // of them when training goes on, unless keep_versions() says that they have been set as well.
+  void begin_at(Index step);
+  void keep_versions() { versions_known_ = true; }
   // Every parameter of every held stage with its moments: for loading, checkpoints and tests.
   struct Entry {
     const nn::Parameter& parameter;
-    Tensor weight, m, v;
-    Tensor gradient;  // of the last step: the reduced sum, before clipping
+    Tensor weight;  // the newest version
+    Tensor m, v;    // in the parameter's shape; sharded: of `piece`, in one dimension
+    optim::Piece piece;
+    Tensor gradient;  // of the last step: the reduced sum (sharded: of the piece), before clipping
     bool counts;
+    Index versions;
+    std::function<Tensor(Index)> version;  // (i): the weights i updates ago, i < versions
   };
   void for_each_parameter(const std::function<void(const Entry&)>& visit);
-  std::vector<MemoryItem> memory() const;
+  // The worker's held stages; the tied matrix under id D.
+  std::map<int, HeldStage>& held() { return held_; }
+  std::vector<plan::MemoryItem> memory() const { return footprint_.items(); }
   Communicator& comm() { return comm_; }
   Ops& ops() { return *ops_; }
 
+  // Called in place of every computation and update: for measuring what the rest costs.
+  void set_stand_in(std::function<void(const schedule::Instr&)> stand_in) {
+    stand_in_ = std::move(stand_in);
+  }
+  // Appends what is executed for one of these steps; null: no more.
+  void trace(const std::vector<Index>* steps, std::vector<TraceEvent>* events) {
+    traced_steps_ = steps;
+    trace_ = events;
+  }
+
  private:
-  struct Execution;  // what the executor needs beside the instruction: mode, step, samples, channel
-                     // offset
-  void execute(const std::vector<schedule::Instr>& program, Execution& run);
+  struct Execution;  // what the executor needs beside the instruction: mode, iteration, samples …
+  class Verdict;     // the job that sums up a step's numbers over all workers
+  struct StepState;  // of a step in flight
+  void run(Execution& run, const schedule::Program& program);
   void execute(const schedule::Instr& instr, Execution& run);
+  void execute_traced(const schedule::Instr& instr, Execution& run);
+  void compute(const schedule::Instr& instr, Execution& run);
   void load_micro(const schedule::Instr& instr, Execution& run);
-  void forward(const schedule::Instr& instr, Execution& run);
-  void verdict(Execution& run);
+  void forward(const schedule::Instr& instr, Execution& run, Slots::Tenant& tenant);
+  void start_message(const schedule::Instr& instr, Execution& run);
+  void wait_for_message(const schedule::Instr& instr, Execution& run);
+  void wait_for_collective(const schedule::Instr& instr, Execution& run);
+  void update(const schedule::Instr& instr, Execution& run);
+  void verdict_start(Execution& run, StepState& state);
+  void verdict_wait(Execution& run, StepState& state);
   int host_of_forward(int stage, Index micro) const;
-  void update(HeldStage& stage, const Execution& run);
-  void reject_non_finite(const Execution& run, const std::vector<double>& values) const;
-  nn::Pass pass_for(const schedule::Instr& instr, const Execution& run);
-  nn::SlotView slot_of(const schedule::Instr& instr, const Execution& run);
-  Tensor message_buffer(const schedule::Instr& instr, const Execution& run, bool sending);
-  Communicator::Request& request_of(const schedule::Instr& instr, bool sending);
+  void reject_non_finite(const StepState& state) const;
+  nn::Pass pass_for(const schedule::Instr& instr, Execution& run, const Slots::Tenant& tenant);
+  StepState& state_of(Index step);
+  void begin_step(Index step);
+  Background* background() { return background_ ? &*background_ : nullptr; }
   const model::Stage& stage_of(const schedule::Instr& instr) const {
     return stages_.at(instr.stage);
   }
-  Flat gradients_of(int stage, int pipe, int use);
-  void hold(int stage, const schedule::Group& group, nn::ParameterLayout params);
+  void hold(const schedule::Group& group, const plan::HeldBytes& bytes,
+            nn::ParameterLayout params);
+  void name_parameters(const plan::Shape& shape);
 
   const Config& config_;
   const Programs& programs_;
   Communicator& comm_;
   std::function<bool()> stop_requested_;
+  std::function<void(const schedule::Instr&)> stand_in_;
+  const std::vector<Index>* traced_steps_ = nullptr;
+  std::vector<TraceEvent>* trace_ = nullptr;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Ops> ops_;
   int replica_, worker_;  // rank = replica * D + worker
   Index T_;
+  bool sharded_, recomputes_, split_, versions_known_ = false;
+  plan::WorkerFootprint footprint_;
   std::map<int, model::Stage> stages_;  // by stage id
   std::map<int, HeldStage> held_;       // by stage id, the tied matrix under D
-  Index slot_bytes_ = 0, slot_count_ = 0;
-  Buffer slots_, workspace_, reduction_scratch_;
-  std::vector<Index> slot_first_micro_;  // of each physical slot
-  std::vector<std::array<Communicator::Request, 4>>
-      requests_;  // per slot: sending?, activation or gradient
+  Slots slots_;
+  Buffer workspace_, reduction_scratch_;
   Index sample_origin_ = 0;
-  std::vector<double> sample_losses_;         // of the step, by position in the batch
+  std::vector<StepState> states_;             // of steps in flight, by step modulo their number
   std::vector<int> parameter_stages_;         // by model order; D: the tied matrix
   std::vector<std::string> parameter_names_;  // by model order
-  AbandonAtExit abandon_{comm_};              // last: requests end before the buffers they point to
+  // Last, the background before the requests: both end before the buffers that they point to.
+  AbandonAtExit abandon_{comm_};
+  std::optional<Background> background_;
+
+ public:
+  ~Worker();
 };
 
 }  // namespace chimera::train

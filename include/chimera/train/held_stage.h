@@ -1,0 +1,89 @@
+#pragma once
+// A stage's parameters on one worker: one copy of each weight version however many pipes bring the
+// stage, one gradient accumulator per (pipe, use), the optimizer's state or this worker's shard of
+// it, and the reduction that joins all holders.
+#include <memory>
+#include <optional>
+
+#include "chimera/comm/background.h"
+#include "chimera/comm/collectives.h"
+#include "chimera/device/device.h"
+#include "chimera/optim/optimizer.h"
+#include "chimera/plan/footprint.h"
+#include "chimera/schedule/instr.h"
+
+namespace chimera::train {
+
+class HeldStage {
+ public:
+  // `bytes` says how much of what; contributions of all replicas in the order of addition.
+  HeldStage(Device& device, const schedule::Group& group, const plan::HeldBytes& bytes,
+            nn::ParameterLayout params, int worker, bool counts, bool sharded);
+  ~HeldStage();
+  // After construction, where several contributions exist: `comm` and `scratch` outlive this.
+  void join(Communicator& comm, std::vector<int> contributors, float* scratch);
+
+  int id() const { return id_; }
+  const nn::ParameterLayout& params() const { return params_; }
+  nn::ParameterLayout& params() { return params_; }
+  bool counts() const { return counts_; }  // this worker writes it to checkpoints
+  bool sharded() const { return sharded_; }
+  const optim::Shard& shard() const { return shard_; }  // of m and v
+  Index versions() const { return versions_; }
+  // Of a stage with several holders: their ranks, ascending, and the one that counts it.
+  const std::vector<int>& members() const;
+  int counting_rank() const { return counting_rank_; }
+
+  // Weights after `number` updates, as far as they are kept; numbers before the first update wrap
+  // into copies of the initial weights.
+  Flat weights(Index number) const;
+  Index newest() const { return newest_; }
+  void set_newest(Index number) { newest_ = number; }
+  void spread_newest();  // older versions become copies of it
+
+  // The accumulator of (pipe, use) for `step`, zero at the step's first use.
+  Flat gradients(int pipe, int use, Index step);
+  // The reduced sum of the last step that was summed up or updated.
+  Flat sum() const { return sum_; }
+
+  // The sum of all holders' gradients of `step`, in the background where there is one. One at a
+  // time.
+  enum class Collective { AllReduce, ReduceScatter, AllGather };
+  void start(Collective kind, Index step, Background* background);
+  std::optional<Background::Times> wait(Background* background);
+
+  // What this worker brings to the sums of squares: values[order] of each tensor that it counts. A
+  // tensor cut by shards is summed up along the holders, in order.
+  void sum_squares(Ops& ops, Communicator& comm, int channel, Index step,
+                   std::vector<double>& values);
+  // Makes version step + 1 from version step; `gradients(…, step)` are reduced.
+  void update(Ops& ops, const optim::OptimizerConfig& config, double rate, double clip, Index step,
+              Index n_layer);
+
+  Flat m() const { return {m_.data()}; }
+  Flat v() const { return {v_.data()}; }
+
+ private:
+  struct Accumulator {
+    int pipe = 0, use = 0;
+    Buffer sums;               // one after the other, for as many steps as are filled at once
+    std::vector<Index> steps;  // whose gradients are in each; -1: nobody's
+  };
+  class Reduction;
+  float* accumulate(Accumulator& a, Index step);
+
+  Device& device_;
+  int id_;
+  nn::ParameterLayout params_;
+  Index copy_, versions_, newest_ = 0, gradient_steps_;
+  bool counts_, sharded_;
+  int counting_rank_ = -1;
+  optim::Shard shard_;
+  Buffer weights_, m_, v_;
+  std::vector<Accumulator> accumulators_;  // ascending (pipe, use); the first receives the sum
+  Flat sum_;
+  std::unique_ptr<Reduction> reduction_;
+  Background::Ticket ticket_ = 0;
+};
+
+}  // namespace chimera::train

@@ -1,0 +1,43 @@
+#pragma once
+// What belongs to one step while it is in flight.
+#include "chimera/train/worker.h"
+
+namespace chimera::train {
+
+class Worker::Verdict final : public Background::Job {
+ public:
+  explicit Verdict(Communicator& comm) : comm_(&comm) {}
+  void run(std::string_view what) override;
+  // By model order each tensor's sum of squares (from the one worker that counts it), by position
+  // in the batch each sample's loss (from the worker that computed it), then the requests: one
+  // non-zero contribution per entry, so the sums are exact and alike on every worker.
+  std::vector<double> values;
+
+ private:
+  Communicator* comm_;
+};
+
+struct Worker::StepState {
+  Index step = -1;
+  StepResult result;
+  double clip = 1;
+  std::vector<double> losses;  // by position in the batch
+  Verdict verdict;
+  std::string what;
+  Background::Ticket ticket = 0;
+};
+
+struct Worker::Execution {
+  nn::Mode mode;
+  SampleSource& samples;
+  int channels;            // added to the pipe
+  Index sample_count = 0;  // evaluation: sample numbers wrap here
+  float loss_scale = 0;
+  StepDone done;
+  Index first = 0, last = 1, iteration = 0;  // steps of the run; of the program
+  std::optional<Background::Times> background;  // of the last collective waited for
+
+  Index step(const schedule::Instr& in) const { return iteration + in.step; }
+};
+
+}  // namespace chimera::train
