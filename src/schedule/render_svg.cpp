@@ -225,7 +225,7 @@ Panel panel_of(const TitledTimetable& titled) {
 std::vector<Bar> bars_of(const Schedule& schedule, const std::vector<Occupied>& list, int steps) {
   std::vector<Bar> bars;
   for (const Occupied& o : list) {
-    if (o.step >= steps) continue;
+    if (o.step >= steps || o.end <= o.start) continue;
     bars.push_back({o.start, o.end, o.instr, o.step});
     if (o.instr.micro >= 0) bars.back().instr.micro += o.step * schedule.micro_batches;
   }

@@ -52,6 +52,7 @@ std::string to_json(const Schedule& s) {
   out["slots"] = s.slots;
   out["edge_slots"] = s.edge_slots;
   out["versions"] = s.versions;
+  out["accumulators"] = s.accumulators;
   out["placement"] = s.placement;
   out["groups"] = Json::array();
   for (const Group& group : s.groups) {
@@ -70,8 +71,8 @@ Schedule from_json(const std::string& text, const std::string& name) {
   const StrictReader r = open_format(json, name, "schedule", kFormat, kVersion,
                                      "`chimera schedule show --format json` writes one");
   r.only({"format", "version", "name", "depth", "micro_batches", "pipeline_pairs", "virtual_stages",
-          "width", "tied", "forward_only", "period", "slots", "edge_slots", "versions", "placement",
-          "groups", "programs"},
+          "width", "tied", "forward_only", "period", "slots", "edge_slots", "versions",
+          "accumulators", "placement", "groups", "programs"},
          "a schedule");
   Schedule s;
   s.name = r["name"].text();
@@ -86,6 +87,7 @@ Schedule from_json(const std::string& text, const std::string& name) {
   s.slots = r["slots"].numbers();
   s.edge_slots = r["edge_slots"].numbers();
   s.versions = r["versions"].numbers();
+  s.accumulators = r["accumulators"].numbers();
   s.placement = r["placement"].list([](const StrictReader& pipe) { return pipe.numbers(); });
   s.groups = r["groups"].list(read_group);
   s.programs = r["programs"].list(read_program);
