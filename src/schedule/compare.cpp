@@ -59,22 +59,22 @@ ComparedSchedule compared(const std::string& name, Request request, const Costs&
     row.request = request;
     row.refusal.clear();
   }
+  row.request.times = times_for_search(costs, request);
+  Schedule s;
   try {
-    const Costs own = costs_per_virtual_stage(costs, request.depth, request.virtual_stages);
-    row.request.times = times_for_search(costs, request);
-    const Schedule s = build_schedule(row.request);
-    const Simulation simulation = simulate(s, own, {.timeline = false});
-    const double steps = static_cast<double>(micro_batches) / row.request.micro_batches;
-    row.seconds = steps * simulation.step_seconds;
-    row.messages = steps * simulation.messages;
-    row.reductions = steps * simulation.reductions;
-    row.bubble_ratio = simulation.bubble_ratio();
-    count_memory(row, s);
-  } catch (const UsageError&) {
-    throw;
-  } catch (const Error& error) {
+    s = build_schedule(row.request);
+  } catch (const Error& error) {  // a search that finds none
     row.refusal = error.what();
+    return row;
   }
+  const Costs own = costs_per_virtual_stage(costs, request.depth, request.virtual_stages);
+  const Simulation simulation = simulate(s, own, {.timeline = false});
+  const double steps = static_cast<double>(micro_batches) / row.request.micro_batches;
+  row.seconds = steps * simulation.step_seconds;
+  row.messages = steps * simulation.messages;
+  row.reductions = steps * simulation.reductions;
+  row.bubble_ratio = simulation.bubble_ratio();
+  count_memory(row, s);
   return row;
 }
 
@@ -132,6 +132,8 @@ std::vector<ComparedSchedule> compare(const Request& request, const Costs& costs
   for (const ScheduleInfo& info : known_schedules())
     for (const Variant& variant : variants(request, info.name))
       rows.push_back(compared(concat(info.name, variant.name), variant.request, costs));
+  if (std::ranges::none_of(rows, [](const ComparedSchedule& row) { return row.refusal.empty(); }))
+    FailUsage("no schedule can run this; ", rows.front().name, ": ", rows.front().refusal);
   return rows;
 }
 

@@ -26,7 +26,7 @@ struct ComparedSchedule {
 // overlapping steps. `request` names depth, micro-batches, width and what all share (tied, sync,
 // ZeRO, recomputation); its schedule, f, scaling and halves are not looked at. Costs are those of D
 // stages; a schedule with v virtual stages per worker gets a v-th per stage. Interleaved runs
-// request.virtual_stages if that is above 1, else 2.
+// request.virtual_stages if that is above 1, else 2. Throws UsageError when none can run it.
 std::vector<ComparedSchedule> compare(const Request& request, const Costs& costs);
 
 // What the searched schedules need to know of the costs.
