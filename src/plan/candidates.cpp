@@ -150,8 +150,8 @@ class Enumeration {
       for (const int zero : request_.zero_stages) {
         r.recompute = recompute == "full";
         r.zero_stage = zero;
-        // Without recomputation, doubling is halving's program.
-        if (r.scaling == "doubling" && recompute != "full") continue;
+        // One program: doubling where it recomputes, halving where it does not.
+        if (r.scaling == (recompute == "full" ? "halving" : "doubling")) continue;
         // Nobody to share with: as ZeRO 0.
         if (zero > 0 && r.width == 1 && r.schedule != "chimera" && r.schedule != "gems") continue;
         add(r, recompute, B);

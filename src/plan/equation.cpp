@@ -25,11 +25,20 @@ Chain longer(const Chain& a, const Chain& b) {
 double seconds_of(const Instr& in, const StageSeconds& stage) {
   switch (in.op) {
     case Op::Forward: return in.count * stage.forward;
-    case Op::Backward: return in.count * (stage.recompute + stage.backward());
-    case Op::BackwardInput: return in.count * (stage.recompute + stage.input);
+    case Op::Backward: return in.count * stage.backward();
+    case Op::BackwardInput: return in.count * stage.input;
     case Op::BackwardWeight: return in.count * stage.weight;
     default: Fail("a plan has the instruction ", to_string(in));
   }
+}
+
+// Runs again before the gradient is waited for.
+double recompute_seconds(const Instr& in, const StageSeconds& stage) {
+  return in.op == Op::Backward || in.op == Op::BackwardInput ? in.count * stage.recompute : 0;
+}
+
+double total_seconds(const Instr& in, const StageSeconds& stage) {
+  return seconds_of(in, stage) + recompute_seconds(in, stage);
 }
 
 // All computations by tick; what one uses was made at a smaller tick.
@@ -57,6 +66,7 @@ class Chains {
   void run(int worker, const Instr& in, const StageSeconds& stage) {
     Chain& mine = workers[static_cast<std::size_t>(worker)];
     Chain chain = mine;
+    chain.seconds += recompute_seconds(in, stage);
     for (int m = in.micro; m < in.micro + in.count; ++m) {
       if (in.op == Op::Forward && in.stage > 0)
         chain = longer(chain, arriving(forward_, worker, in, in.stage - 1, m));
@@ -130,7 +140,7 @@ double busiest_worker(const ComputePlan& plan, const std::vector<StageSeconds>& 
   for (const std::vector<Instr>& worker : plan.workers) {
     double sum = 0;
     for (const Instr& in : worker)
-      sum += seconds_of(in, stages.at(static_cast<std::size_t>(in.stage)));
+      sum += total_seconds(in, stages.at(static_cast<std::size_t>(in.stage)));
     most = std::max(most, sum);
   }
   return most;
@@ -163,7 +173,7 @@ Equation1 equation1(const ComputePlan& plan, const std::vector<StageSeconds>& st
   for (std::size_t w = 0; w < plan.workers.size(); ++w) {
     double forward = 0, backward = 0, forwards = 0, backwards = 0;
     for (const Instr& in : plan.workers[w]) {
-      const double seconds = seconds_of(in, stages.at(static_cast<std::size_t>(in.stage)));
+      const double seconds = total_seconds(in, stages.at(static_cast<std::size_t>(in.stage)));
       (in.op == Op::Forward ? forward : backward) += seconds;
       if (in.op == Op::Forward) forwards += in.count;
       if (in.op == Op::Backward || in.op == Op::BackwardInput) backwards += in.count;

@@ -35,9 +35,10 @@ StageBytes stage_bytes(const Shape& shape, int stage, bool split, Index span) {
 
 std::vector<StageBytes> all_stage_bytes(const Shape& shape, const Schedule& train) {
   const bool split = train.has(schedule::Op::BackwardWeight);
+  const int span = train.span();
   std::vector<StageBytes> out;
   for (int s = 0; s < train.stages() + (train.tied ? 1 : 0); ++s)
-    out.push_back(stage_bytes(shape, s, split, train.span()));
+    out.push_back(stage_bytes(shape, s, split, span));
   return out;
 }
 

@@ -19,8 +19,8 @@ struct CriticalPath {
   std::vector<double> stage_end;       // per stage: of its last weight gradient anywhere
 };
 // `stages`: seconds of one micro-batch per stage; of equally long chains the one with more
-// backwards counts. A recomputation belongs to the backward. `message`: seconds of a message from
-// one worker to another; empty: nothing. Only of plans with a barrier (period 0).
+// backwards counts. A recomputation precedes the wait for the gradient. `message`: seconds of a
+// message from one worker to another; empty: nothing. Only of plans with a barrier (period 0).
 CriticalPath critical_path(const schedule::ComputePlan& plan,
                            const std::vector<StageSeconds>& stages,
                            const std::function<double(int from, int to)>& message = {});
@@ -29,7 +29,8 @@ CriticalPath critical_path(const schedule::ComputePlan& plan,
 double busiest_worker(const schedule::ComputePlan& plan, const std::vector<StageSeconds>& stages);
 
 struct Equation1 {
-  double forward = 0, backward = 0;  // F, B: of the busiest worker's mean stage
+  // F, B: of the busiest worker's mean stage; a recomputation belongs to B, as in the paper.
+  double forward = 0, backward = 0;
   double C_f = 0, C_b = 0, p2p = 0, unoverlapped = 0;
   double seconds() const { return (forward + p2p) * C_f + (backward + p2p) * C_b + unoverlapped; }
 };
