@@ -23,7 +23,7 @@ std::string memory_map(train::Worker& worker) {
     for (const Tensor& t : {e.weight, e.m, e.v, e.gradient})
       out += std::to_string(reinterpret_cast<std::uintptr_t>(t.raw())) + " ";
   });
-  for (const train::MemoryItem& item : worker.memory())
+  for (const plan::MemoryItem& item : worker.memory())
     out += item.owner + " " + item.name + " " + std::to_string(item.bytes) + "\n";
   return out;
 }

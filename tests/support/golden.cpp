@@ -120,17 +120,28 @@ Outcome run_layout(const GoldenModel& model, const train::Config& config, Index 
           const std::lock_guard lock(mutex);
           worker.for_each_parameter([&](const train::Worker::Entry& e) {
             const Tensor t = gradients ? e.gradient : e.weight;
-            const std::vector<float> values(t.f32(), t.f32() + t.size());
-            // Every holder must have the same values, bit for bit.
-            const auto [it, fresh] = into.try_emplace(e.parameter.name, values);
-            if (!fresh && it->second != values)
-              throw Error("the holders of " + e.parameter.name + " differ");
+            const auto size = static_cast<std::size_t>(t.size());
+            // With sharded sums each holder has its piece of the gradient.
+            const optim::Piece piece = gradients ? e.piece : optim::Piece{0, t.size()};
+            std::vector<float>& values =
+                into.try_emplace(e.parameter.name, std::vector<float>(size, NAN)).first->second;
+            for (Index i = piece.first; i < piece.first + piece.count; ++i) {
+              float& there = values[static_cast<std::size_t>(i)];
+              // Every holder must have the same values, bit for bit.
+              if (!std::isnan(there) && there != t.f32()[i])
+                throw Error("the holders of " + e.parameter.name + " differ");
+              there = t.f32()[i];
+            }
           });
         };
-        for (Index step = 0; step < steps; ++step) {
-          results.push_back(worker.train_step(samples, step));
-          if (step == 0) store(outcome.first_gradients, true);
-        }
+        // The first step alone, since its gradients are looked at; the rest without a pause.
+        results.push_back(worker.train_step(samples, 0));
+        store(outcome.first_gradients, true);
+        if (steps > 1)
+          worker.train_steps(samples, 1, steps, [&](Index, const train::StepResult& result) {
+            results.push_back(result);
+            return false;
+          });
         store(outcome.weights, false);
         const std::lock_guard lock(mutex);
         if (comm.rank() == 0) outcome.steps = results;
