@@ -71,7 +71,7 @@ std::string heading(const Schedule& s) {
 
 std::string bubble_text(const Timetable& table) {
   const auto [least, most] = std::ranges::minmax(table.idle);
-  const std::string idle = least == most ? std::to_string(most) : concat(least, " to ", most);
+  const std::string idle = least == most ? concat(most) : concat(least, " to ", most);
   return concat(table.steady_end > table.steady_start ? "a steady step takes " : "makespan ",
                 table.step_length, ", idle ", idle, " per worker: bubble ratio ",
                 percent(table.bubble_ratio()));
@@ -108,7 +108,7 @@ std::string render_grid(const Timetable& table) {
         row[static_cast<std::size_t>(t)] = cell_label(cell.instr);
     out += left("P" + std::to_string(w), 4);
     for (const std::string& cell : row) out += right(cell, width);
-    out += right(std::to_string(table.idle[w]), 7) + "\n";
+    out += right(concat(table.idle[w]), 7) + "\n";
   }
   return out;
 }

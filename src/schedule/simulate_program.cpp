@@ -33,7 +33,11 @@ int kind_of(Op op) {
 
 class Preparation {
  public:
-  Preparation(const Schedule& schedule, const Costs& costs) : s_(schedule), costs_(costs) {}
+  Preparation(const Schedule& schedule, const Costs& costs)
+      : s_(schedule),
+        costs_(costs),
+        span_(schedule.span()),
+        forwards_return_(schedule.forward_only || schedule.has(Op::Recompute)) {}
 
   SimulatedPrograms run() {
     out_.lag = s_.lag();
@@ -141,10 +145,9 @@ class Preparation {
   // A step meets its instructions by descending `step`, then in order of the body.
   void count_slots(std::vector<TimedInstr>& body) const {
     std::map<std::pair<int, int>, std::vector<TimedInstr*>> tenants;
-    const int span = s_.span();
     for (TimedInstr& timed : body)
       if (timed.instr->micro >= 0)
-        tenants[{timed.instr->stage, timed.instr->micro / span}].push_back(&timed);
+        tenants[{timed.instr->stage, timed.instr->micro / span_}].push_back(&timed);
     for (auto& [tenant, list] : tenants) {
       std::ranges::stable_sort(list, std::greater(),
                                [](const TimedInstr* m) { return m->instr->step; });
@@ -166,7 +169,7 @@ class Preparation {
         micro_batches += timed->instr->count;
       }
       if (op == Op::Backward || op == Op::BackwardWeight ||
-          (op == Op::Forward && forwards_return)) {
+          (op == Op::Forward && forwards_return_)) {
         micro_batches -= timed->instr->count;
         if (micro_batches == 0) timed->full_end = -1;
       }

@@ -86,12 +86,13 @@ Timetable as_soon_as_possible(const Schedule& schedule, const Durations& duratio
         cells.push_back(
             cell(whole(o.start), whole(o.end - o.start), o.instr, o.step, schedule.micro_batches));
   }
-  table.makespan = table.step_length = whole(shown.makespan);
+  table.step_length = table.makespan = whole(shown.makespan);
   if (overlaps) {
     const Simulation steady = simulate(schedule, costs, {.causes = false, .timeline = false});
-    table.step_length = whole(steady.step_seconds);
+    table.step_length = steady.step_seconds;
     table.steady_end = whole(shown.step_ends[static_cast<std::size_t>(steps - 1 - schedule.lag())]);
-    table.steady_start = std::max(0, table.steady_end - table.step_length);
+    table.steady_start =
+        std::max(0, table.steady_end - static_cast<int>(std::ceil(table.step_length)));
   }
   count_idle(table, steps);
   return table;

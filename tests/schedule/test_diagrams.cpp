@@ -56,8 +56,8 @@ Timetable table_of(const Request& request, int backward) {
                        : as_soon_as_possible(plan, {.forward = 1, .backward = backward});
 }
 
-std::vector<int> all_workers(int D, int idle) {
-  return std::vector<int>(static_cast<std::size_t>(D), idle);
+std::vector<double> all_workers(int D, int idle) {
+  return std::vector<double>(static_cast<std::size_t>(D), idle);
 }
 
 TEST_CASE("chimera draws the figures of the paper cell for cell") {
@@ -153,7 +153,7 @@ TEST_CASE("a picture has one labelled cell per computation") {
 TEST_CASE("an order that waits for itself has no timetable") {
   ComputePlan plan = generate({.schedule = "1f1b", .depth = 2, .micro_batches = 2});
   std::swap(plan.workers[1][0], plan.workers[1][1]);  // the backward before the forward
-  CHECK_THROWS_WITH(as_soon_as_possible(plan, {}), Catch::Contains("cannot be executed"));
+  CHECK_THROWS_WITH(as_soon_as_possible(plan, {}), Catch::Contains("t01 F p0 s1 m0 in one tick"));
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST_CASE("pictures keep all computations of a split, recomputed or overlapping 
   const Schedule flows = build_schedule({.schedule = "pipedream", .depth = 3, .micro_batches = 1});
   const Timetable table = at_ticks(computations(flows));
   CHECK(table.step_length == 2);  // a forward and a backward
-  CHECK(table.idle == std::vector<int>{0, 0, 0});
+  CHECK(table.idle == std::vector<double>{0, 0, 0});
   CHECK_THAT(render_svg(flows, {{"", table}}), Catch::Contains("steady state"));
   CHECK_THAT(render_grid(table), Catch::Contains("|-----|"));
   CHECK_THAT(render_grid(table), Catch::Contains("F1"));  // micro-batches counted on through steps

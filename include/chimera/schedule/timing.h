@@ -22,8 +22,8 @@ struct Timetable {
   };
   std::vector<std::vector<Cell>> workers;  // in order of execution
   int makespan = 0;                        // of all that is shown
-  int step_length = 0;    // makespan; where steps overlap, from one to the next in steady state
-  std::vector<int> idle;  // per worker: step_length - busy
+  double step_length = 0;    // makespan; where steps overlap, from one to the next in steady state
+  std::vector<double> idle;  // per worker: step_length - busy
   int steady_start = 0, steady_end = 0;  // one steady period; equal where steps do not overlap
   double bubble_ratio() const;           // idle / (workers * step_length)
 };
