@@ -160,7 +160,6 @@ class Preparation {
   // A full slot is taken with its first micro-batch and returned with its last; a Forward that will
   // be made again returns its own at once.
   void count_full_slots(const std::vector<TimedInstr*>& list) const {
-    const bool forwards_return = s_.forward_only || recomputes_;
     int micro_batches = 0;
     for (TimedInstr* timed : list) {
       const Op op = timed->instr->op;
@@ -178,7 +177,8 @@ class Preparation {
 
   const Schedule& s_;
   const Costs& costs_;
-  const bool recomputes_ = s_.has(Op::Recompute);  // looks at every instruction: once
+  const int span_;
+  const bool forwards_return_;  // their full slot at once
   SimulatedPrograms out_;
   std::vector<bool> sharded_;  // per group
   std::vector<int> members_;   // per group, of all replicas
