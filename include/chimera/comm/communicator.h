@@ -49,9 +49,10 @@ class Communicator {
   // those of other second endpoints, and a failure is the whole worker's. One at a time; it must be
   // destroyed before this one. Talks to nobody.
   virtual std::unique_ptr<Communicator> second_endpoint() = 0;
-  // From any thread: this worker has failed. What its endpoints wait for, now or later, throws
-  // `error` (no Aborted; null: they throw Aborted, and the exception that says why is on its way),
-  // and the other workers get Aborted. The first failure counts.
+  // From any thread: this worker has failed. With `error` (no Aborted) that is the job's failure,
+  // the first counts: mpi ends all ranks, it does not return; local returns, what this worker's
+  // endpoints wait for, now or later, throws `error`, and the other workers get Aborted. With null
+  // they all get Aborted, and the exception that says why is on its way.
   virtual void fail(std::exception_ptr error) noexcept = 0;
 
   // Multiplies the deadline of the waits to come, also of the second endpoint's: above 1 while a

@@ -82,14 +82,74 @@ class BackOff {
   int tries_ = 0, sleep_ = 10;
 };
 
+[[noreturn]] void end_all_ranks(const std::string& message, ExitCode exit_code) {
+  int rank = -1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::fflush(stdout);
+  std::fprintf(stderr, "rank %d: %s\n", rank, message.c_str());
+  std::fflush(stderr);
+  // The launcher reads the message from a pipe, and MPI_Abort may make it stop reading at once.
+  std::this_thread::sleep_for(kMessageHeadStart);
+  const int code = static_cast<int>(exit_code);
+  const Watchdog watchdog(kAbortSeconds, "", code);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  _exit(code);
+}
+
+[[noreturn]] void end_all_ranks(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    end_all_ranks(e.what(), e.code());
+  } catch (const std::exception& e) {
+    end_all_ranks(e.what(), ExitCode::Error);
+  } catch (...) {
+    end_all_ranks("an exception of unknown type", ExitCode::Error);
+  }
+}
+
 // What the endpoints of a rank share. MPI is initialised for one call at a time (SERIALIZED): each
-// of ours is short, none blocks, and all are made under this mutex. After a failure none is made
-// any more: the buffers of what is under way are being freed, and MPI_Abort comes.
-struct Process {
-  std::mutex mutex;
-  bool failed = false;
-  std::exception_ptr failure;   // the first; null until it is known
+// of ours is short, none blocks, and all are made by a thread that has entered.
+class Process {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  // Before each call of MPI, which are over when the lock goes. After a failure nobody enters.
+  Lock enter() {
+    Lock lock(mutex_);
+    if (ending_) park(lock);
+    if (failed_) throw Aborted("this rank ends because another of its threads failed");
+    return lock;
+  }
+  // Of an error that is not known yet. The buffers of what is under way may go from now on.
+  void fail() {
+    const Lock lock(mutex_);
+    failed_ = true;
+  }
+  // Ends the job from the thread that failed first, while all buffers stay: a peer that is reading
+  // one (MPICH's UCX reads the sender's memory) would die of its own error if it went.
+  [[noreturn]] void end(const std::exception_ptr& error) {
+    Lock lock(mutex_);
+    if (ending_) park(lock);
+    ending_ = true;
+    lock.unlock();
+    end_all_ranks(error);
+  }
+  bool failed() {
+    const Lock lock(mutex_);
+    return failed_;
+  }
+
   std::size_t left_behind = 0;  // messages of endpoints that were destroyed
+
+ private:
+  [[noreturn]] static void park(Lock& lock) {
+    lock.unlock();
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+
+  std::mutex mutex_;
+  bool failed_ = false, ending_ = false;
 };
 
 class MpiCommunicator final : public Communicator {
@@ -104,7 +164,7 @@ class MpiCommunicator final : public Communicator {
         comm_(comm),
         second_(second),
         first_(first) {
-    const std::lock_guard lock(process_.mutex);
+    const Process::Lock lock = process_.enter();
     check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
     check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
     int* largest_tag = nullptr;
@@ -113,10 +173,7 @@ class MpiCommunicator final : public Communicator {
     ENSURE(known != 0 && *largest_tag >= kEndTag, "this MPI allows no tags up to ", kEndTag);
     reserve(64);
   }
-  ~MpiCommunicator() override {
-    const std::lock_guard lock(process_.mutex);
-    process_.left_behind += outstanding();
-  }
+  ~MpiCommunicator() override { process_.left_behind += outstanding(); }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -132,14 +189,12 @@ class MpiCommunicator final : public Communicator {
   void wait(Request request, std::string_view what) override {
     if (request == 0) return;
     const std::size_t index = find(request);
-    const Clock::time_point start = Clock::now();
-    const double deadline =
-        deadline_seconds_ * patience() * (first_ == nullptr ? 1 : first_->patience());
-    for (BackOff back_off; poll(), messages_[index].chunks_left > 0; back_off.pause()) {
-      const std::chrono::duration<double> waited = Clock::now() - start;
-      if (waited.count() < deadline) continue;
-      Fail("waited ", deadline, " s for worker ", messages_[index].peer, " in ", what,
-           " (the deadline is parallel.timeout_seconds)");
+    try {
+      wait_for(index, what);
+    } catch (const Aborted&) {
+      throw;
+    } catch (...) {
+      process_.end(std::current_exception());
     }
     Message& message = messages_[index];
     message.used = false;
@@ -158,21 +213,15 @@ class MpiCommunicator final : public Communicator {
   }
 
   void fail(std::exception_ptr error) noexcept override {
-    const std::lock_guard lock(process_.mutex);
-    process_.failed = true;
-    if (!process_.failure) process_.failure = std::move(error);
+    if (error) process_.end(error);
+    process_.fail();
   }
 
   // Of the first endpoint, when the body has returned.
   void finish() {
-    {
-      const std::lock_guard lock(process_.mutex);
-      ENSURE(!process_.failed || process_.failure,
-             "it ended with background jobs that it never waited for");
-      check_failure();
-      const std::size_t left = process_.left_behind + outstanding();
-      ENSURE(left == 0, "it ended with ", left, " messages that it never waited for");
-    }
+    ENSURE(!process_.failed(), "it ended with background jobs that it never waited for");
+    const std::size_t left = process_.left_behind + outstanding();
+    ENSURE(left == 0, "it ended with ", left, " messages that it never waited for");
     barrier(*this, kEndTag, "the end of the job");
     check(MPI_Comm_free(&comm_), "MPI_Comm_free");
     check(MPI_Comm_free(&second_), "MPI_Comm_free");
@@ -195,11 +244,16 @@ class MpiCommunicator final : public Communicator {
 
   std::size_t outstanding() const { return messages_.size() - free_.size(); }
 
-  // Before each call of MPI, with the mutex held.
-  void check_failure() const {
-    if (!process_.failed) return;
-    if (process_.failure) std::rethrow_exception(process_.failure);
-    throw Aborted(concat("worker ", rank_, " ends because another of its threads failed"));
+  void wait_for(std::size_t index, std::string_view what) {
+    const Clock::time_point start = Clock::now();
+    const double deadline =
+        deadline_seconds_ * patience() * (first_ == nullptr ? 1 : first_->patience());
+    for (BackOff back_off; poll(), messages_[index].chunks_left > 0; back_off.pause()) {
+      const std::chrono::duration<double> waited = Clock::now() - start;
+      if (waited.count() < deadline) continue;
+      Fail("waited ", deadline, " s for worker ", messages_[index].peer, " in ", what,
+           " (the deadline is parallel.timeout_seconds)");
+    }
   }
 
   void reserve(std::size_t count) {
@@ -227,8 +281,7 @@ class MpiCommunicator final : public Communicator {
   Request start(int peer, int channel, std::byte* data, Index bytes, bool receives) {
     ENSURE(peer >= 0 && peer < size_, "there is no worker ", peer, ": they are 0 to ", size_ - 1);
     ENSURE(channel >= 0 && channel <= kEndTag, "there is no channel ", channel);
-    const std::lock_guard lock(process_.mutex);
-    check_failure();
+    const Process::Lock lock = process_.enter();
     if (free_.empty()) {
       messages_.emplace_back();
       free_.reserve(messages_.capacity());
@@ -262,8 +315,7 @@ class MpiCommunicator final : public Communicator {
 
   // Progress for all requests, not only the one waited for.
   void poll() {
-    const std::lock_guard lock(process_.mutex);
-    check_failure();
+    const Process::Lock lock = process_.enter();
     if (handles_.empty()) return;
     int count = 0;
     const int code = MPI_Testsome(static_cast<int>(handles_.size()), handles_.data(), &count,
@@ -345,32 +397,6 @@ void finalise(double deadline_seconds) {
   check(MPI_Finalize(), "MPI_Finalize");
 }
 
-[[noreturn]] void end_all_ranks(const std::string& message, ExitCode exit_code) {
-  int rank = -1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  std::fflush(stdout);
-  std::fprintf(stderr, "rank %d: %s\n", rank, message.c_str());
-  std::fflush(stderr);
-  // The launcher reads the message from a pipe, and MPI_Abort may make it stop reading at once.
-  std::this_thread::sleep_for(kMessageHeadStart);
-  const int code = static_cast<int>(exit_code);
-  const Watchdog watchdog(kAbortSeconds, "", code);
-  MPI_Abort(MPI_COMM_WORLD, code);
-  _exit(code);
-}
-
-[[noreturn]] void end_all_ranks(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& e) {
-    end_all_ranks(e.what(), e.code());
-  } catch (const std::exception& e) {
-    end_all_ranks(e.what(), ExitCode::Error);
-  } catch (...) {
-    end_all_ranks("an exception of unknown type", ExitCode::Error);
-  }
-}
-
 MPI_Comm duplicate_of_the_world() {
   MPI_Comm comm = MPI_COMM_NULL;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
@@ -417,7 +443,7 @@ void run_mpi(double deadline_seconds, int threads_per_worker,
     body(endpoint);
     endpoint.finish();
   } catch (...) {
-    end_all_ranks(process.failure ? process.failure : std::current_exception());
+    process.end(std::current_exception());
   }
   finalise(deadline_seconds);
 }
