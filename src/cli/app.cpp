@@ -15,6 +15,7 @@
 #include "chimera/cli/bench_command.h"
 #include "chimera/cli/checkpoint_command.h"
 #include "chimera/cli/data_command.h"
+#include "chimera/cli/plan_command.h"
 #include "chimera/cli/schedule_command.h"
 #include "chimera/cli/tokenizer_command.h"
 #include "chimera/cli/train_command.h"
@@ -45,9 +46,13 @@ bool output_arrived() {
   return false;
 }
 
-// These commands run in one process; a launcher would run the same several times.
+// Most commands run in one process; a launcher would run the same several times.
 void refuse_launcher(const CLI::App& app) {
-  if (launched_processes() > 1 && app.get_subcommands().front()->get_name() != "train")
+  const CLI::App* command = app.get_subcommands().front();
+  const bool measures_ranks =
+      command->get_name() == "bench" && !command->get_subcommands().empty() &&
+      (command->got_subcommand("p2p") || command->got_subcommand("allreduce"));
+  if (launched_processes() > 1 && command->get_name() != "train" && !measures_ranks)
     FailUsage("the launcher started ", launched_processes(),
               " processes; only `chimera train` runs on several: start this command without it");
 }
@@ -102,6 +107,7 @@ int run(int argc, char** argv) {
   add_tokenizer_command(app);
   add_data_command(app);
   add_schedule_command(app);
+  add_plan_command(app);
   add_config_command(app);
   add_checkpoint_command(app);
   add_bench_command(app);

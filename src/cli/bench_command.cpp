@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "chimera/base/threads.h"
+#include "chimera/cli/bench_comm_command.h"
 #include "chimera/cli/bench_kernels_command.h"
 #include "chimera/ops/machine_limits.h"
 #include "chimera/ops/timed_ops.h"
@@ -116,8 +117,12 @@ void add_step_benchmark(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--steps", arguments->steps, "counted steps; 0: enough for a median")
       ->check(CLI::Range(0, 100000));
-  command->footer("Example:\n  chimera bench step quickstart --steps 50");
-  command->callback([arguments] {
+  const std::function<bool()> pieces = add_pieces_options(*command);
+  command->footer(
+      "Examples:\n  chimera bench step quickstart --steps 50\n"
+      "  chimera bench step --model gpt2-124m --sequence 256 --save calibration.json");
+  command->callback([arguments, pieces] {
+    if (pieces()) return;
     set_team_size(available_cores());
     const MachineLimits limits = measure_machine_limits();
     std::printf("machine limits (%d threads, %s): %.0f GFLOP/s multiply-add, %.1f GB/s triad\n",
@@ -136,6 +141,7 @@ void add_bench_command(CLI::App& app) {
   bench->footer("Example:\n  chimera bench step quickstart");
   add_kernel_benchmarks(*bench);
   add_step_benchmark(*bench);
+  add_comm_benchmarks(*bench);
 }
 
 }  // namespace chimera::cli

@@ -25,6 +25,14 @@ void fit_line(MeasuredLink& link) {
   if (link.beta < 0) link.beta = 0, link.alpha = wy / w;
 }
 
+void fit_reduction(MeasuredLink& link) {
+  ENSURE(link.ranks >= 2, "a reduction over ", link.ranks, " ranks tells nothing");
+  fit_line(link);
+  const double r = static_cast<double>(link.ranks);
+  link.alpha /= 2 * std::log2(r);
+  link.beta /= 2 * (r - 1) / r;
+}
+
 double allreduce_seconds(double alpha, double beta, double bytes, double r) {
   return r <= 1 ? 0 : 2 * std::log2(r) * alpha + 2 * (r - 1) / r * beta * bytes;
 }
@@ -74,6 +82,7 @@ PieceTimes measured_times(const Calibration& calibration, const model::ModelConf
   for (const MeasuredStep& s : calibration.steps) {
     if (s.C != m.n_embd || s.H != m.n_head || s.V != m.vocab_size || s.T != T) continue;
     if (s.threads != calibration.steps.front().threads) continue;  // another device
+    if (s.dropout != (m.embd_pdrop + m.attn_pdrop + m.resid_pdrop > 0)) continue;
     if (distance(&s) < distance(near))
       next = near && near->B != s.B ? std::exchange(near, &s) : (near = &s, next);
     else if (s.B != near->B && distance(&s) < distance(next))
@@ -81,8 +90,10 @@ PieceTimes measured_times(const Calibration& calibration, const model::ModelConf
   }
   if (near == nullptr)
     FailUsage("the calibration has no step of width ", m.n_embd, ", ", m.n_head,
-              " heads, vocabulary ", m.vocab_size, " and sequence ", T,
-              "; measure it: chimera bench step with this model, ", "--save");
+              " heads, vocabulary ", m.vocab_size, ", sequence ", T, " and ",
+              m.embd_pdrop + m.attn_pdrop + m.resid_pdrop > 0 ? "dropout" : "no dropout",
+              "; measure it with `chimera bench step --model MODEL --sequence ", T,
+              " --save FILE`");
   PieceTimes out = near->times;
   const double b = static_cast<double>(B), b0 = static_cast<double>(near->B),
                b1 = next ? static_cast<double>(next->B) : 0;

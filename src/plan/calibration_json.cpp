@@ -40,7 +40,7 @@ constexpr TimeKey kTimes[] = {{"block_forward", &PieceTimes::block_forward},
                               {"optimizer", &PieceTimes::optimizer}};
 
 MeasuredStep read_step(const Fields& f) {
-  f.only({"name", "C", "H", "V", "T", "B", "threads", "workers", "seconds"});
+  f.only({"name", "C", "H", "V", "T", "B", "threads", "workers", "dropout", "seconds"});
   MeasuredStep step;
   step.name = f["name"].text(200);
   const std::pair<const char*, Index*> sizes[] = {
@@ -48,6 +48,7 @@ MeasuredStep read_step(const Fields& f) {
   for (const auto& [key, value] : sizes) *value = f[key].count(kSize);
   step.threads = f["threads"].count(kThreads);
   step.workers = f["workers"].count(kRanks);
+  step.dropout = f["dropout"].flag();
   const Fields seconds = f["seconds"];
   seconds.only({"block_forward", "block_input", "block_weight", "block_selective", "block_refill",
                 "embedding_forward", "embedding_backward", "head", "optimizer"});
@@ -91,6 +92,7 @@ Json step_json(const MeasuredStep& step) {
           {"B", step.B},
           {"threads", step.threads},
           {"workers", step.workers},
+          {"dropout", step.dropout},
           {"seconds", seconds}};
 }
 
@@ -151,7 +153,7 @@ void merge_into(const std::string& path, const Calibration& fresh) {
     whole.memory_bytes = fresh.memory_bytes;
     const auto same_shape = [](const MeasuredStep& a, const MeasuredStep& b) {
       return a.C == b.C && a.H == b.H && a.V == b.V && a.T == b.T && a.B == b.B &&
-             a.threads == b.threads && a.workers == b.workers;
+             a.threads == b.threads && a.workers == b.workers && a.dropout == b.dropout;
     };
     const auto same_link = [](const MeasuredLink& a, const MeasuredLink& b) {
       return a.transport == b.transport && a.ranks == b.ranks;

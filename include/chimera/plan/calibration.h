@@ -25,6 +25,7 @@ struct MeasuredLink {
 struct MeasuredStep {
   std::string name;
   Index C = 0, H = 0, V = 0, T = 0, B = 1, threads = 1, workers = 1;
+  bool dropout = false;
   PieceTimes times;
 };
 
@@ -46,6 +47,8 @@ void merge_into(const std::string& path, const Calibration& fresh);
 // alpha + beta * bytes through the points; relative errors are minimised, so small messages count
 // as much as large ones. alpha and beta are at least 0. Needs two different sizes.
 void fit_line(MeasuredLink& link);
+// The same for reductions over `ranks` members, with the terms of the cost below.
+void fit_reduction(MeasuredLink& link);
 // Seconds of a reduction of `bytes` over r members, by Rabenseifner's cost with the link's alpha
 // and beta: 2 log2(r) alpha + 2 (r - 1) / r beta bytes (paper, section 3.4).
 double allreduce_seconds(double alpha, double beta, double bytes, double r);

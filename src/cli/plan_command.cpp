@@ -1,0 +1,198 @@
+#include "chimera/cli/plan_command.h"
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "chimera/base/file.h"
+#include "chimera/base/threads.h"
+#include "chimera/plan/calibration.h"
+#include "chimera/plan/search.h"
+#include "model_option.h"
+
+namespace chimera::cli {
+namespace {
+
+struct Arguments {
+  std::string model, cluster, calibration, transport = "local", memory, output;
+  plan::SearchRequest search;
+};
+
+// "16GiB", "16 GB", "17179869184".
+Index parse_bytes(const std::string& text) {
+  std::size_t used = 0;
+  double number = 0;
+  try {
+    number = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  std::string unit = text.substr(used);
+  unit.erase(0, unit.find_first_not_of(' '));
+  const std::pair<const char*, double> units[] = {{"", 1},         {"B", 1},       {"MB", 1e6},
+                                                  {"GB", 1e9},     {"TB", 1e12},   {"MiB", 0x1p20},
+                                                  {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  for (const auto& [name, factor] : units)
+    if (used > 0 && unit == name && number * factor >= 1 && number * factor <= 1e15)
+      return static_cast<Index>(number * factor);
+  FailUsage("--memory ", text, " is no amount of memory; write 16GiB, 16GB or a number of bytes");
+}
+
+// A file, or the name of one in configs/clusters.
+plan::Cluster cluster_option(const std::string& name) {
+  if (std::filesystem::exists(name)) return plan::read_cluster(name);
+  const std::string shipped = "configs/clusters/" + name + ".json";
+  if (std::filesystem::exists(shipped)) return plan::read_cluster(shipped);
+  FailUsage("--cluster ", name, " is no file, and neither is ", shipped,
+            "; see configs/clusters/README.md, or use --calibration for this machine");
+}
+
+// What `chimera train` runs: `base` with the layout of a candidate.
+train::Config with_layout(train::Config base, const plan::Candidate& c) {
+  const schedule::Request& r = c.request;
+  train::ParallelConfig& p = base.parallel;
+  p.schedule = r.schedule;
+  p.depth = r.depth;
+  p.width = r.width;
+  p.pipeline_pairs = r.pipeline_pairs;
+  p.scaling = r.scaling;
+  p.micro_batches = r.micro_batches;
+  p.micro_batch_size = c.samples;
+  p.gradient_sync = r.gradient_sync;
+  p.split_backward = r.split_backward;
+  p.overlap_steps = r.overlap_steps;
+  p.virtual_stages = r.virtual_stages;
+  p.zero_stage = r.zero_stage;
+  p.recompute = c.recompute;
+  p.stage_layers = c.layers;
+  return base;
+}
+
+// The whole of a configuration that could train; of a model alone, what is missing filled in.
+train::Config base_config(const Arguments& a) {
+  const train::Config model = model_option(a.model, a.search.T);
+  train::Config base;
+  base.preset = model.preset;
+  const bool file = std::filesystem::exists(a.model);
+  if (file && read_json(a.model, JsonComments::Allow).contains("train")) {
+    base = train::load_config(a.model, {});
+  } else {
+    base.data.train = {{{"data/train-*.bin"}, 1}};
+    base.train.steps = 1000;
+    // Neither old weights nor overlapping steps know the global norm in time.
+    if (a.search.stale || a.search.overlap_steps) base.optimizer.grad_clip = 0;
+  }
+  base.model = model.model;
+  base.data.sequence_length = model.sequence_length();
+  return base;
+}
+
+void write_winner(const Arguments& a, const train::Config& base, const plan::Ranked& best) {
+  const train::Config config = with_layout(base, best.candidate);
+  write_file_atomically(a.output, train::config_to_json(config).dump(2) + "\n");
+  std::cout << "wrote " << a.output << ": " << plan::describe(best.candidate)
+            << (config.data.train.front().files.front() == "data/train-*.bin"
+                    ? "; set data.train and train.steps in it"
+                    : "")
+            << "\n";
+}
+
+void run(Arguments& a) {
+  if (a.cluster.empty() == a.calibration.empty())
+    FailUsage("give --cluster, or --calibration for this machine");
+  train::Config base = base_config(a);
+  plan::SearchRequest& s = a.search;
+  s.model = base.model;
+  s.T = base.sequence_length();
+  if (!a.memory.empty()) s.memory = parse_bytes(a.memory);
+  plan::Calibration calibration;
+  if (a.calibration.empty()) {
+    s.cluster = cluster_option(a.cluster);
+    s.times = [&s](Index B) { return plan::estimated_times(s.cluster, s.model, B, s.T); };
+  } else {
+    calibration = plan::read_calibration(a.calibration);
+    s.cluster = plan::cluster_of(calibration, a.transport);
+    base.device.threads = calibration.steps.front().threads;
+    s.times = [&](Index B) { return plan::measured_times(calibration, s.model, B, s.T); };
+  }
+  s.refuse = [&base](const plan::Candidate& c) {
+    const std::vector<std::string> problems = train::check_config(with_layout(base, c));
+    return problems.empty() ? std::string() : problems.front();
+  };
+  set_team_size(available_cores());
+  const plan::SearchResult result = plan::search(s);
+  std::cout << "P " << s.workers << ", batch " << s.batch << " x " << s.T << " tokens, "
+            << model::parameter_count(s.model) << " parameters, on " << s.cluster.name << " ("
+            << s.cluster.device << "), times " << (a.calibration.empty() ? "estimated" : "measured")
+            << "\n"
+            << plan::report(s, result);
+  if (result.ranked.empty())
+    Fail("no layout fits; allow recomputation and ZeRO, use more workers or a smaller batch");
+  if (!a.output.empty()) write_winner(a, base, result.ranked.front());
+}
+
+void add_what_is_planned(CLI::App& command, Arguments& a) {
+  command
+      .add_option(
+          "--model", a.model,
+          "preset, or a JSON file with a section `model` (a whole configuration gives -o the "
+          "rest)")
+      ->required();
+  command.add_option("--cluster", a.cluster, "piz-daint, dgx-h100, gh200-alps, or a file");
+  command.add_option("--calibration", a.calibration,
+                     "this machine, as `chimera bench ... --save` measured it");
+  command.add_option("--transport", a.transport, "whose measured messages count: local or mpi")
+      ->check(CLI::IsMember({"local", "mpi"}))
+      ->capture_default_str();
+  command.add_option("--workers", a.search.workers, "P = D * W")->required();
+  command.add_option("--batch", a.search.batch, "sequences per step, B * N * W")->required();
+  command.add_option("--sequence", a.search.T, "tokens per sequence; 0: the model's")
+      ->capture_default_str();
+  command.add_option("--memory", a.memory, "of a worker: 16GiB, 40GB; default: the cluster's");
+}
+
+void add_choices(CLI::App& command, Arguments& a) {
+  command.add_option("--schedule", a.search.schedules, "only these")->delimiter(',');
+  command.add_option("--recompute", a.search.recompute, "only these: none, selective, full")
+      ->check(CLI::IsMember({"none", "selective", "full"}))
+      ->delimiter(',');
+  command.add_option("--zero", a.search.zero_stages, "only these: 0, 1")
+      ->check(CLI::Range(0, 1))
+      ->delimiter(',');
+  command.add_flag("--stale", a.search.stale, "also schedules that compute with old weights");
+  command.add_flag("--overlap-steps", a.search.overlap_steps,
+                   "also steps without a barrier (slow to search)");
+  command.add_option("--top", a.search.top, "how many to show; these are the best of all")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command
+      .add_option("--simulations", a.search.most_simulations,
+                  "most layouts to simulate before giving up on proving that")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command.add_option("-o,--output", a.output, "write the best as a configuration for `train`");
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(
+      "plan", "Rank layouts by predicted time and memory; no GPU, no MPI, no data");
+  add_what_is_planned(*command, *arguments);
+  add_choices(*command, *arguments);
+  command->footer(
+      "step ms is simulated over the very program that would run; Eq. 1 is the paper's formula.\n"
+      "Examples:\n"
+      "  chimera plan --model gpt2-1.3b --cluster piz-daint --workers 512 --batch 512 --sequence "
+      "632\n"
+      "  chimera plan --model run.json --calibration calibration.json --workers 2 --batch 8 -o "
+      "best.json");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace chimera::cli
