@@ -9,8 +9,9 @@
 namespace chimera::schedule {
 namespace {
 
-constexpr Index kMostExecuted = 200'000'000;  // instructions of one simulation
-constexpr int kMostSteps = 1 << 14;           // in search of the steady state
+// Instructions of one simulation; each message and each cell of a timeline takes memory.
+constexpr Index kMostExecuted = 50'000'000, kMostDrawn = 5'000'000;
+constexpr int kMostSteps = 1 << 14;  // in search of the steady state
 
 bool overlaps(const Schedule& s) { return s.period > 0 || s.lag() > 0; }
 
@@ -65,7 +66,7 @@ class Simulator {
       : s_(schedule), options_(options), overlaps_(overlaps(schedule)), lag_(schedule.lag()) {
     if (options.steps < 0)
       FailUsage("a simulation of ", options.steps, " steps; it needs 1 or more");
-    check_size(std::max(options.steps, 1));
+    if (options.steps > 0) check_size(options.steps);
   }
 
   SimulatedRun run(const Costs& costs, bool timeline) const {
@@ -90,8 +91,9 @@ class Simulator {
 
  private:
   void check_size(int steps) const {
-    if (checked_mul(instructions(s_), steps + lag_) > kMostExecuted)
-      FailUsage("a simulation of ", steps, " steps executes more than ", kMostExecuted,
+    const Index most = options_.timeline ? kMostDrawn : kMostExecuted;
+    if (checked_mul(std::max<Index>(instructions(s_), 1), Index{steps} + lag_) > most)
+      FailUsage("a simulation of ", steps, " steps executes more than ", most,
                 " instructions; simulate fewer steps");
   }
 
