@@ -243,9 +243,11 @@ void Timeline::overlap() {
     }
   }
   const int verdict = last_update / period_ * period_ + period_ - 1;
+  // Workers may be as far apart as the pipeline is long; nobody waits for a report.
+  const int patience = 1 + plan_.depth / period_;
   for (int w = 0; w < plan_.depth; ++w) {
     step_op(w, Op::VerdictStart, -1, verdict, Phase::Close);
-    step_op(w, Op::VerdictWait, -1, verdict + period_, Phase::Close);
+    step_op(w, Op::VerdictWait, -1, verdict + patience * period_, Phase::Close);
   }
 }
 

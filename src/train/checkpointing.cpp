@@ -125,13 +125,14 @@ std::vector<NamedTensor> counted_tensors(Worker& worker, std::map<int, WholeMome
 // A whole tensor of the checkpoint, of which this worker keeps a piece.
 void read_piece(const Checkpoint& source, const std::string& name, const Worker::Entry& e,
                 const Tensor& destination) {
-  if (destination.size() == e.parameter.region.size())
-    return source.read(name, destination);
-  std::vector<float> memory(static_cast<std::size_t>(e.weight.size()));
-  const Flat flat{reinterpret_cast<std::byte*>(memory.data())};
   Region region = e.parameter.region;
   region.offset = 0;
-  source.read(name, flat.at(region));
+  const auto in_shape = [&](void* memory) {
+    return Flat{static_cast<std::byte*>(memory)}.at(region);
+  };
+  if (e.piece.count == region.size()) return source.read(name, in_shape(destination.raw()));
+  std::vector<float> memory(static_cast<std::size_t>(region.size()));
+  source.read(name, in_shape(memory.data()));
   std::copy_n(memory.begin() + e.piece.first, e.piece.count, destination.f32());
 }
 

@@ -39,7 +39,13 @@ void check_model(const Config& c, Problems& problems) {
 
 // The schedule's own rules, with the keys' full names where a message begins with one.
 void check_schedule(const Config& c, Problems& problems) {
-  const std::string refusal = schedule::refusal(schedule_request(c));
+  std::string refusal;
+  try {
+    refusal = schedule::refusal(schedule_request(c));
+  } catch (const Error& error) {
+    return problems.unless(false, "parallel.calibration is ", c.parallel.calibration, "; ",
+                           error.what());
+  }
   const bool names_key = refusal.find(" is ") < refusal.find(';') && refusal.find(' ') ==
                                                                          refusal.find(" is ");
   problems.unless(refusal.empty(), names_key ? "parallel." : "", refusal);

@@ -6,6 +6,7 @@
 
 #include "chimera/base/rng.h"
 #include "chimera/model/balance.h"
+#include "chimera/plan/calibration.h"
 #include "chimera/schedule/build.h"
 #include "step_state.h"
 
@@ -44,12 +45,24 @@ void fill_initial(const nn::Parameter& p, Tensor weight, std::uint64_t seed) {
 
 }  // namespace
 
+namespace {
+
+std::optional<plan::PieceTimes> measured_times(const Config& config) {
+  if (config.parallel.calibration.empty()) return std::nullopt;
+  return plan::measured_times(plan::read_calibration(config.parallel.calibration), config.model,
+                              config.parallel.micro_batch_size, config.sequence_length());
+}
+
+}  // namespace
+
 std::vector<Index> stage_layers(const Config& config) {
   const ParallelConfig& p = config.parallel;
   if (!p.stage_layers.empty()) return p.stage_layers;
+  const auto measured = measured_times(config);
   return model::balanced_stage_layers(
       config.model, p.depth * p.virtual_stages,
-      model::estimated_costs(config.model, config.sequence_length()));
+      measured ? plan::stage_costs(*measured)
+               : model::estimated_costs(config.model, config.sequence_length()));
 }
 
 plan::Shape shape_of(const Config& config) {
@@ -73,6 +86,17 @@ schedule::Request schedule_request(const Config& config) {
   request.gradient_sync = p.gradient_sync;
   request.zero_stage = narrow<int>(p.zero_stage);
   request.recompute = p.recompute == "full";
+  if (const auto measured = measured_times(config)) {
+    const auto recompute = plan::parse_recompute(p.recompute);
+    const auto seconds = plan::stage_seconds(*measured, stage_layers(config), recompute);
+    for (const plan::StageSeconds& s : seconds) {
+      request.times.forward.push_back(s.forward);
+      request.times.input.push_back(s.input + s.recompute);
+      request.times.weight.push_back(s.weight);
+    }
+    request.times.update = measured->optimizer *
+                           static_cast<double>(model::parameter_count(config.model) / p.depth);
+  }
   return request;
 }
 

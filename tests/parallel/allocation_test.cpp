@@ -16,11 +16,26 @@ std::size_t heap_in_use() {
   return info.uordblks + info.hblkhd;
 }
 
+// The golden samples last for ten steps: they are taken again and again.
+class CyclicSamples final : public train::SampleSource {
+ public:
+  explicit CyclicSamples(const GoldenModel& model)
+      : inner_(model), count_(model.batch() * model.steps()) {}
+  void read(Index number, std::int32_t* inputs, std::int32_t* targets) override {
+    inner_.read(number % count_, inputs, targets);
+  }
+
+ private:
+  GoldenSamples inner_;
+  Index count_;
+};
+
 // Where every parameter, moment and gradient lies, and what each owner holds.
 std::string memory_map(train::Worker& worker) {
   std::string out;
   worker.for_each_parameter([&](const train::Worker::Entry& e) {
-    for (const Tensor& t : {e.weight, e.m, e.v, e.gradient})
+    if (e.versions > 1) return;  // the newest weights change places
+    for (const Tensor& t : {e.weight, e.m, e.v})
       out += std::to_string(reinterpret_cast<std::uintptr_t>(t.raw())) + " ";
   });
   for (const plan::MemoryItem& item : worker.memory())
@@ -28,16 +43,21 @@ std::string memory_map(train::Worker& worker) {
   return out;
 }
 
-void check_heap(const std::string& schedule, Index depth, Index width) {
-  const GoldenModel model("tied");
-  train::Config config = with_layout(model.config("rich"), schedule, depth, width,
-                                     model.batch() / width, model.batch());
+using Change = std::function<void(train::ParallelConfig&)>;
+
+void check_heap(const std::string& schedule, Index depth, Index width, const Change& change = {}) {
+  const GoldenModel model(schedule == "pipedream" ? "untied" : "tied");
+  train::Config config =
+      with_layout(model.config("rich"), schedule, depth, width,
+                  schedule == "pipedream" ? 1 : model.batch() / width, model.batch());
+  config.optimizer.grad_clip = 0;
+  if (change) change(config.parallel);
   config.model.embd_pdrop = config.model.attn_pdrop = config.model.resid_pdrop = 0.1;
   config.train.steps = 100;
   const train::Programs programs = train::build_programs(config);
   std::size_t before = 0, after = 0;
   run_local(narrow<int>(config.workers()), 60, 1, [&](Communicator& comm) {
-    GoldenSamples samples(model);
+    CyclicSamples samples(model);
     train::Worker worker(config, programs, comm, [] { return false; });
     worker.initialize_weights();
     const auto measure = [&](std::size_t& into) {
@@ -45,10 +65,11 @@ void check_heap(const std::string& schedule, Index depth, Index width) {
       if (comm.rank() == 0) into = heap_in_use();
       barrier(comm, 100, "the heap is measured");
     };
-    // The golden samples last for ten steps: they are taken again and again.
     Index step = 0;
-    const auto steps = [&](int n) {
-      for (int i = 0; i < n; ++i, ++step) worker.train_step(samples, step % model.steps());
+    const auto steps = [&](Index n) {
+      worker.train_steps(samples, step, step + n,
+                         [](Index, const train::StepResult&) { return false; });
+      step += n;
     };
     measure(before);  // first use of the barrier's channels
     steps(10);
@@ -71,4 +92,16 @@ TEST_CASE("a step leaves the heap in use as it was, under every schedule", "[no-
     check_heap(schedule, 2, 2);
   }
   check_heap("chimera", 4, 1);
+  for (const std::string sync : {"eager", "eager-opt"})
+    check_heap("chimera", 2, 2, [&](train::ParallelConfig& p) {
+      p.gradient_sync = sync;
+      p.zero_stage = 1;
+      p.recompute = "full";
+    });
+  check_heap("chimera", 4, 1, [](train::ParallelConfig& p) { p.scaling = "doubling"; });
+  check_heap("chimera", 4, 1, [](train::ParallelConfig& p) {
+    p.split_backward = p.overlap_steps = true;
+  });
+  check_heap("pipedream", 4, 2);
+  check_heap("pipedream-2bw", 2, 2);
 }

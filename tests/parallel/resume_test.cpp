@@ -44,20 +44,23 @@ class LoggedSamples final : public train::SampleSource {
   Log& log_;
 };
 
-struct Layout {
+struct Variant {
   const char* schedule;
   Index depth, width, micro_batches;
+  Index zero = 0;
+  bool overlap = false;  // with the split backward that it needs
 };
-constexpr Layout kLayouts[] = {{"1f1b", 1, 1, 4},    {"1f1b", 2, 1, 8},    {"gpipe", 4, 1, 4},
-                               {"chimera", 2, 1, 4}, {"chimera", 4, 1, 4}, {"chimera", 2, 2, 2},
-                               {"1f1b", 2, 2, 4}};
+constexpr Variant kVariants[] = {{"1f1b", 1, 1, 4},    {"1f1b", 2, 1, 8},      {"gpipe", 4, 1, 4},
+                               {"chimera", 2, 1, 4}, {"chimera", 4, 1, 4},   {"chimera", 2, 2, 2, 1},
+                               {"1f1b", 2, 2, 4, 1}, {"chimera", 2, 1, 4, 0, true}};
 
-std::string name_of(const Layout& l) {
-  return concat(l.schedule, " D", l.depth, " W", l.width, " N", l.micro_batches);
+std::string name_of(const Variant& l) {
+  return concat(l.schedule, " D", l.depth, " W", l.width, " N", l.micro_batches, " zero ", l.zero,
+                l.overlap ? " overlapping" : "");
 }
 
 // Dropout is on: its masks must not depend on the layout either.
-Config config_for(const Layout& l, bool tied, const std::filesystem::path& checkpoints) {
+Config config_for(const Variant& l, bool tied, const std::filesystem::path& checkpoints) {
   Config c;
   c.model.n_layer = 4, c.model.n_head = 2, c.model.n_embd = 16, c.model.n_positions = 8;
   c.model.vocab_size = kVocabulary;
@@ -66,7 +69,10 @@ Config config_for(const Layout& l, bool tied, const std::filesystem::path& check
   c.parallel.depth = l.depth, c.parallel.width = l.width;
   c.parallel.micro_batches = l.micro_batches;
   c.parallel.micro_batch_size = div_exact(kBatch, l.width * l.micro_batches);
+  c.parallel.zero_stage = l.zero;
+  c.parallel.split_backward = c.parallel.overlap_steps = l.overlap;
   c.parallel.timeout_seconds = 60;
+  c.optimizer.grad_clip = 0;  // which all of them can do
   c.optimizer.learning_rate = 3e-3;
   c.train.steps = 10;
   c.checkpoint.directory = checkpoints.string();
@@ -111,14 +117,14 @@ std::map<std::string, std::string> tensor_checksums(const std::filesystem::path&
 
 void check_pairs(bool tied) {
   const TemporaryFolder folder;
-  for (const Layout& a : kLayouts) {
+  for (const Variant& a : kVariants) {
     const auto saved = folder / (name_of(a) + " saved"), own = folder / (name_of(a) + " own");
     run(config_for(a, tied, saved), "", 3);
     const Continuation expected = run(config_for(a, tied, own), saved.string(), 3);
     std::set<Index> next;
     for (Index g = 3 * kBatch; g < 6 * kBatch; ++g) next.insert(g);
     CHECK(expected.samples == next);
-    for (const Layout& b : kLayouts) {
+    for (const Variant& b : kVariants) {
       if (&a == &b) continue;
       INFO(name_of(a) << " -> " << name_of(b));
       const auto again = folder / (name_of(a) + " to " + name_of(b));
@@ -162,4 +168,23 @@ TEST_CASE("resume: with another batch size the next sample is the one after the 
   CHECK(train_to(5, 4) == range(24, 32));
   CHECK(train_to(6, 16) == range(32, 48));
   CHECK(checkpoint::Checkpoint::open(folder / "checkpoints").manifest().consumed_samples == 48);
+}
+
+// The weights that forwards of the next steps use are older ones: they are in the checkpoint.
+TEST_CASE("resume: stale schedules go on bitwise, and start from the newest weights elsewhere") {
+  for (const Variant& layout : {Variant{"pipedream", 4, 1, 1}, Variant{"pipedream-2bw", 2, 2, 4}}) {
+    INFO(name_of(layout));
+    const TemporaryFolder folder;
+    const auto config = [&](const std::string& name) {
+      return config_for(layout, false, folder / name);
+    };
+    run(config("whole"), "", 6);
+    run(config("half"), "", 3);
+    run(config("rest"), (folder / "half").string(), 3);
+    CHECK(tensor_checksums(folder / "rest") == tensor_checksums(folder / "whole"));
+    Config other = config_for({"1f1b", 2, 1, 4}, false, folder / "other");
+    run(other, (folder / "half").string(), 0);
+    for (const auto& [name, checksum] : tensor_checksums(folder / "other"))
+      CHECK(tensor_checksums(folder / "half").at(name) == checksum);
+  }
 }

@@ -36,6 +36,7 @@ struct ParallelConfig {
   Index virtual_stages = 1, zero_stage = 0;
   std::string recompute = "none";
   std::vector<Index> stage_layers;  // empty: "auto", as even as possible
+  std::string calibration;          // file of `chimera bench step --save`; empty: none
   std::string transport = "auto";
   bool gpu_aware_mpi = false;
   double timeout_seconds = 600;

@@ -1,0 +1,92 @@
+// Timelines of real runs: what eager reductions do while a worker computes, and the file for
+// Perfetto.
+#include <chrono>
+#include <thread>
+
+#include "chimera/base/json.h"
+#include "chimera/train/trace.h"
+#include "chimera/train/trainer.h"
+#include "support/golden.h"
+#include "support/support.h"
+
+using namespace chimera;
+using namespace chimera::test;
+
+namespace {
+
+struct Traced {
+  std::vector<std::vector<train::TraceEvent>> workers;
+};
+
+// One step in which every computation takes a few milliseconds of sleep: any reduction that is
+// started before one has time to finish within it.
+Traced trace_step(const GoldenModel& model, const std::string& sync) {
+  train::Config config = with_layout(model.config("plain"), "chimera", 4, 1, 4, model.batch());
+  config.parallel.gradient_sync = sync;
+  const train::Programs programs = train::build_programs(config);
+  Traced out;
+  out.workers.resize(4);
+  const std::vector<Index> steps = {0};
+  run_local(4, 60, 1, [&](Communicator& comm) {
+    GoldenSamples samples(model);
+    train::Worker worker(config, programs, comm, [] { return false; });
+    worker.set_stand_in(
+        [](const schedule::Instr&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+    worker.trace(&steps, &out.workers[static_cast<std::size_t>(comm.rank())]);
+    worker.train_step(samples, 0);
+  });
+  return out;
+}
+
+// Reductions of which some part lies within a computation of the same worker.
+int beside_computation(const std::vector<train::TraceEvent>& events) {
+  return static_cast<int>(std::ranges::count_if(events, [&](const train::TraceEvent& r) {
+    if (!r.background || r.instr.op != schedule::Op::AllReduceWait) return false;
+    return std::ranges::any_of(events, [&](const train::TraceEvent& c) {
+      return schedule::is_compute(c.instr.op) && r.begin < c.end && c.begin < r.end;
+    });
+  }));
+}
+
+}  // namespace
+
+// Paper, Fig. 4: at D = 4 the outer workers have the larger of their stages complete before their
+// last backward; with eager-opt they alone reduce early, with eager all do.
+TEST_CASE("eager reductions move while the worker computes, lazy ones do not") {
+  const GoldenModel model("untied");
+  if (model.layers() < 4) return WARN("the reference has fewer than 4 layers");
+  const Traced lazy = trace_step(model, "lazy"), eager = trace_step(model, "eager"),
+               some = trace_step(model, "eager-opt");
+  for (std::size_t w = 0; w < 4; ++w) {
+    INFO("worker " << w);
+    CHECK(beside_computation(lazy.workers[w]) == 0);
+    CHECK(beside_computation(eager.workers[w]) == 1);
+    CHECK(beside_computation(some.workers[w]) == (w == 0 || w == 3 ? 1 : 0));
+  }
+}
+
+TEST_CASE("traced steps are written as Chrome traces, one process per worker") {
+  const GoldenModel model("untied");
+  const TemporaryFolder folder;
+  train::Config config = with_layout(model.config("plain"), "chimera", 2, 1, 4, model.batch());
+  config.train.steps = 3;
+  config.train.eval_every = 0;
+  config.log.directory = folder / "log";
+  config.log.trace_steps = {2};
+  train::RunInputs inputs;
+  inputs.training = [&] { return std::make_unique<GoldenSamples>(model); };
+  REQUIRE(train::train_on(config, {}, inputs) == ExitCode::Done);
+  const std::string file = folder / "log" / "trace-step-2.json";
+  const Json trace = parse_json(read_file(file, Index{1} << 24), file);
+  std::set<int> workers;
+  int forwards = 0;
+  for (const Json& event : trace.at("traceEvents")) {
+    workers.insert(event.at("pid").get<int>());
+    CHECK(event.at("dur").get<double>() >= 0);
+    CHECK(event.at("args").at("step").get<int>() == 2);
+    forwards += event.at("name").get<std::string>().find(" F ") != std::string::npos;
+  }
+  CHECK(workers == std::set<int>{0, 1});
+  CHECK(forwards == 2 * 4);
+  CHECK(!std::filesystem::exists(folder / "log" / "trace-step-1.json"));
+}
