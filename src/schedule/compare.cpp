@@ -7,23 +7,18 @@
 namespace chimera::schedule {
 namespace {
 
-struct Variant {
-  const char* name;
-  Request request;
-};
-
-std::vector<Variant> variants(const Request& base, const char* schedule) {
+std::vector<NamedRequest> variants(const Request& base, const std::string& schedule) {
   Request plain = base;
   plain.schedule = schedule;
   plain.pipeline_pairs = plain.virtual_stages = 1;
   plain.scaling = "direct";
   plain.split_backward = plain.overlap_steps = false;
-  std::vector<Variant> out = {{"", plain}};
+  std::vector<NamedRequest> out = {{schedule, plain}};
   if (plain.schedule == "interleaved")
     out[0].request.virtual_stages = std::max(2, base.virtual_stages);
   if (plain.schedule != "chimera") return out;
   const auto add = [&](const char* name, const auto& change) {
-    change(out.emplace_back(name, plain).request);
+    change(out.emplace_back(schedule + name, plain).request);
   };
   add(" f=2", [](Request& r) { r.pipeline_pairs = 2; });
   add(" doubling", [](Request& r) { r.scaling = "doubling"; });
@@ -127,11 +122,17 @@ StageTimes times_for_search(const Costs& costs, const Request& request) {
   return times;
 }
 
+std::vector<NamedRequest> each_schedule(const Request& request) {
+  std::vector<NamedRequest> out;
+  for (const ScheduleInfo& info : known_schedules())
+    for (NamedRequest& one : variants(request, info.name)) out.push_back(std::move(one));
+  return out;
+}
+
 std::vector<ComparedSchedule> compare(const Request& request, const Costs& costs) {
   std::vector<ComparedSchedule> rows;
-  for (const ScheduleInfo& info : known_schedules())
-    for (const Variant& variant : variants(request, info.name))
-      rows.push_back(compared(concat(info.name, variant.name), variant.request, costs));
+  for (const NamedRequest& one : each_schedule(request))
+    rows.push_back(compared(one.name, one.request, costs));
   if (std::ranges::none_of(rows, [](const ComparedSchedule& row) { return row.refusal.empty(); }))
     FailUsage("no schedule can run this; ", rows.front().name, ": ", rows.front().refusal);
   return rows;

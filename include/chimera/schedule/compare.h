@@ -22,11 +22,19 @@ struct ComparedSchedule {
   double least_weights = 0, most_weights = 0;
 };
 
-// One row per known schedule, and per variant of Chimera: f = 2, doubling, halving, split backward,
-// overlapping steps. `request` names depth, micro-batches, width and what all share (tied, sync,
-// ZeRO, recomputation); its schedule, f, scaling and halves are not looked at. Costs are those of D
-// stages; a schedule with v virtual stages per worker gets a v-th per stage. Interleaved runs
-// request.virtual_stages if that is above 1, else 2. Throws UsageError when none can run it.
+// The request as every known schedule would run it, and every variant of Chimera (f = 2, doubling,
+// halving, split backward, overlapping steps), with its name. Nothing is checked.
+struct NamedRequest {
+  std::string name;
+  Request request;
+};
+std::vector<NamedRequest> each_schedule(const Request& request);
+
+// One row per element of each_schedule(). `request` names depth, micro-batches, width and what all
+// share (tied, sync, ZeRO, recomputation); its schedule, f, scaling and halves are not looked at.
+// Costs are those of D stages; a schedule with v virtual stages per worker gets a v-th per stage.
+// Interleaved runs request.virtual_stages if that is above 1, else 2. Throws UsageError when none
+// can run it.
 std::vector<ComparedSchedule> compare(const Request& request, const Costs& costs);
 
 // What the searched schedules need to know of the costs.
