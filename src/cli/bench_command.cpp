@@ -13,24 +13,11 @@
 #include "chimera/ops/timed_ops.h"
 #include "chimera/train/metrics.h"
 #include "chimera/train/worker.h"
+#include "bench_schedule_command.h"
+#include "measure_layout.h"
 
 namespace chimera::cli {
 namespace {
-
-// Tokens without meaning, alike on every run: the time of a step does not depend on them.
-class RandomSamples final : public train::SampleSource {
- public:
-  RandomSamples(Index T, Index vocabulary) : T_(T), vocabulary_(vocabulary) {}
-  void read(Index number, std::int32_t* inputs, std::int32_t* targets) override {
-    for (Index t = 0; t < T_; ++t) {
-      inputs[t] = static_cast<std::int32_t>((number * 7919 + t * 104729) % vocabulary_);
-      targets[t] = static_cast<std::int32_t>((number * 7919 + (t + 1) * 104729) % vocabulary_);
-    }
-  }
-
- private:
-  Index T_, vocabulary_;
-};
 
 struct StepCase {
   std::string name;
@@ -60,7 +47,7 @@ void bench_step(const StepCase& c, Index steps, const MachineLimits& limits) {
   config.parallel.micro_batch_size = c.B;
   config.train.steps = 1000;
   const train::Programs programs = train::build_programs(config);
-  RandomSamples samples(c.T, c.model.vocab_size);
+  MeaninglessSamples samples(c.T, c.model.vocab_size);
   std::map<std::string, OpTime> times;
   std::vector<double> seconds;
   run_local(1, 3600, team_size(), [&](Communicator& comm) {
@@ -141,6 +128,7 @@ void add_bench_command(CLI::App& app) {
   bench->footer("Example:\n  chimera bench step quickstart");
   add_kernel_benchmarks(*bench);
   add_step_benchmark(*bench);
+  add_schedule_benchmark(*bench);
   add_comm_benchmarks(*bench);
 }
 

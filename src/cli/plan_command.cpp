@@ -12,6 +12,7 @@
 #include "chimera/base/threads.h"
 #include "chimera/plan/calibration.h"
 #include "chimera/plan/search.h"
+#include "measure_layout.h"
 #include "model_option.h"
 
 namespace chimera::cli {
@@ -19,6 +20,7 @@ namespace {
 
 struct Arguments {
   std::string model, cluster, calibration, transport = "local", memory, output;
+  Index measured_steps = 0;
   plan::SearchRequest search;
 };
 
@@ -101,6 +103,31 @@ void write_winner(const Arguments& a, const train::Config& base, const plan::Ran
             << "\n";
 }
 
+// Each of the ranked layouts run for real, beside what was predicted.
+void print_measured(const train::Config& base, const std::vector<plan::Ranked>& ranked,
+                    Index steps) {
+  std::cout << "measured on this machine, " << steps << " steps each\n"
+            << "predicted ms  measured ms  predicted/measured  layout\n";
+  std::vector<double> ratios;
+  for (const plan::Ranked& r : ranked) {
+    const double seconds = measure_step_seconds(with_layout(base, r.candidate), steps);
+    ratios.push_back(r.seconds / seconds);
+    char numbers[80];
+    std::snprintf(numbers, sizeof numbers, "%12.1f %12.1f %19.3f  ", 1e3 * r.seconds, 1e3 * seconds,
+                  ratios.back());
+    std::cout << numbers << plan::describe(r.candidate) << std::endl;
+  }
+  double worst = 0, sum = 0;
+  for (const double ratio : ratios) {
+    worst = std::max(worst, std::abs(ratio - 1));
+    sum += std::abs(ratio - 1);
+  }
+  char text[100];
+  std::snprintf(text, sizeof text, "error: mean %.1f %%, worst %.1f %%\n",
+                100 * sum / static_cast<double>(ratios.size()), 100 * worst);
+  std::cout << text;
+}
+
 void run(Arguments& a) {
   if (a.cluster.empty() == a.calibration.empty())
     FailUsage("give --cluster, or --calibration for this machine");
@@ -132,6 +159,13 @@ void run(Arguments& a) {
             << plan::report(s, result);
   if (result.ranked.empty())
     Fail("no layout fits; allow recomputation and ZeRO, use more workers or a smaller batch");
+  if (a.measured_steps > 0) {
+    if (a.calibration.empty())
+      FailUsage(
+          "--measure runs layouts on this machine, but --cluster plans for another; use "
+          "--calibration");
+    print_measured(base, result.ranked, a.measured_steps);
+  }
   if (!a.output.empty()) write_winner(a, base, result.ranked.front());
 }
 
@@ -174,6 +208,10 @@ void add_choices(CLI::App& command, Arguments& a) {
                   "most layouts to simulate before giving up on proving that")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  command
+      .add_option("--measure", a.measured_steps,
+                  "also run those shown for so many steps each on this machine")
+      ->check(CLI::Range(1, 100000));
   command.add_option("-o,--output", a.output, "write the best as a configuration for `train`");
 }
 

@@ -1,0 +1,35 @@
+#include "measure_layout.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "chimera/train/world.h"
+
+namespace chimera::cli {
+
+double measure_step_seconds(const train::Config& config, Index steps) {
+  constexpr Index kUncounted = 2;  // pages are touched, primitives made, pipelines filled
+  ENSURE(steps >= 1, "a median of ", steps, " steps");
+  const train::Programs programs = train::build_programs(config);
+  std::vector<double> ends;  // of the steps on the first worker
+  run_local(narrow<int>(config.workers()), config.parallel.timeout_seconds,
+            train::threads_per_worker(config, "local"), [&](Communicator& comm) {
+              MeaninglessSamples samples(config.sequence_length(), config.model.vocab_size);
+              train::Worker worker(config, programs, comm, [] { return false; });
+              worker.initialize_weights();
+              worker.train_steps(
+                  samples, 0, kUncounted + steps, [&](Index, const train::StepResult&) {
+                    const auto now = std::chrono::steady_clock::now();
+                    if (comm.rank() == 0)
+                      ends.push_back(std::chrono::duration<double>(now.time_since_epoch()).count());
+                    return false;
+                  });
+            });
+  std::vector<double> seconds;
+  for (std::size_t i = kUncounted; i < ends.size(); ++i) seconds.push_back(ends[i] - ends[i - 1]);
+  ENSURE(!seconds.empty(), "no step was run");
+  std::ranges::sort(seconds);
+  return seconds[seconds.size() / 2];
+}
+
+}  // namespace chimera::cli

@@ -1,0 +1,27 @@
+#pragma once
+// A layout run for real, on tokens without meaning.
+#include "chimera/train/config.h"
+#include "chimera/train/worker.h"
+
+namespace chimera::cli {
+
+// Tokens without meaning, alike on every run: the time of a step does not depend on them.
+class MeaninglessSamples final : public train::SampleSource {
+ public:
+  MeaninglessSamples(Index T, Index vocabulary) : T_(T), vocabulary_(vocabulary) {}
+  void read(Index number, std::int32_t* inputs, std::int32_t* targets) override {
+    for (Index t = 0; t < T_; ++t) {
+      inputs[t] = static_cast<std::int32_t>((number * 7919 + t * 104729) % vocabulary_);
+      targets[t] = static_cast<std::int32_t>((number * 7919 + (t + 1) * 104729) % vocabulary_);
+    }
+  }
+
+ private:
+  Index T_, vocabulary_;
+};
+
+// Median seconds from step to step of `steps` consecutive ones, after the first two, with the
+// layout's workers as threads of this process.
+double measure_step_seconds(const train::Config& config, Index steps);
+
+}  // namespace chimera::cli
