@@ -41,105 +41,99 @@ int peak_slots(const CyclicProblem& p, const CyclicTimes& times) {
   return most;
 }
 
-LongestPaths::LongestPaths(const CyclicProblem& problem)
-    : problem_(problem), edges_(problem.edges) {}
+CyclicEdge edge_between(const CyclicProblem& p, const Circle& circle, int place) {
+  const bool last = at(place) + 1 == circle.size();
+  const Placed &a = circle[at(place)], &b = circle[last ? 0 : at(place) + 1];
+  return {a.op, b.op, p.ops[at(a.op)].duration, a.turn - b.turn + (last ? 1 : 0)};
+}
 
-void LongestPaths::set(const std::vector<Circle>& circles) {
-  edges_.resize(problem_.edges.size());
-  neighbours_.clear();
-  for (int r = 0; r < static_cast<int>(circles.size()); ++r) {
-    const Circle& circle = circles[at(r)];
-    for (std::size_t k = 0; k < circle.size(); ++k) {
-      const bool last = k + 1 == circle.size();
-      const Placed &a = circle[k], &b = circle[last ? 0 : k + 1];
-      if (a.op == b.op) continue;
-      edges_.push_back(
-          {a.op, b.op, problem_.ops[at(a.op)].duration, a.turn - b.turn + (last ? 1 : 0)});
-      neighbours_.push_back({r, static_cast<int>(k)});
+namespace {
+
+// Longest paths through constraints, at the least period that allows them.
+class LongestPaths {
+ public:
+  LongestPaths(std::vector<CyclicEdge> edges, std::size_t size)
+      : edges_(std::move(edges)), size_(size) {}
+
+  // Nothing where no period serves.
+  std::optional<CyclicTimes> run(Index least_period) {
+    restart(least_period);
+    while (relax()) {
+      const std::optional<CyclicEdge> cycle = find_cycle();
+      if (!cycle) continue;
+      if (cycle->distance <= 0) return std::nullopt;
+      restart(ceil_div<Index>(cycle->latency, cycle->distance));
     }
+    const Index least = *std::ranges::min_element(start_);
+    for (Index& t : start_) t -= least;
+    return CyclicTimes{period_, start_};
   }
-}
 
-void LongestPaths::restart(Index period) {
-  period_ = period;
-  start_.assign(problem_.ops.size(), 0);
-  parent_.assign(problem_.ops.size(), -1);
-}
-
-bool LongestPaths::relax() {
-  bool changed = false;
-  work_ += static_cast<Index>(edges_.size());
-  for (std::size_t e = 0; e < edges_.size(); ++e) {
-    const CyclicEdge& edge = edges_[e];
-    const Index t = start_[at(edge.from)] + edge.latency - edge.distance * period_;
-    if (t <= start_[at(edge.to)]) continue;
-    start_[at(edge.to)] = t;
-    parent_[at(edge.to)] = static_cast<int>(e);
-    changed = true;
+ private:
+  void restart(Index period) {
+    period_ = period;
+    start_.assign(size_, 0);
+    parent_.assign(size_, -1);
   }
-  return changed;
-}
 
-// A cycle of parents is one whose latencies exceed its distances times the period.
-bool LongestPaths::find_cycle() {
-  std::vector<int> seen(start_.size(), -1);
-  for (int root = 0; root < static_cast<int>(start_.size()); ++root) {
-    int i = root;
-    while (seen[at(i)] < 0 && parent_[at(i)] >= 0) {
-      seen[at(i)] = root;
-      i = edges_[at(parent_[at(i)])].from;
+  bool relax() {
+    bool changed = false;
+    for (std::size_t e = 0; e < edges_.size(); ++e) {
+      const CyclicEdge& edge = edges_[e];
+      const Index t = start_[at(edge.from)] + edge.latency - edge.distance * period_;
+      if (t <= start_[at(edge.to)]) continue;
+      start_[at(edge.to)] = t;
+      parent_[at(edge.to)] = static_cast<int>(e);
+      changed = true;
     }
-    if (seen[at(i)] != root) continue;
-    cycle_.clear();
-    ratio_ = {0, 0};
-    int j = i;
-    do {
-      const CyclicEdge& edge = edges_[at(parent_[at(j)])];
-      cycle_.push_back(parent_[at(j)]);
-      ratio_.latency += edge.latency, ratio_.distance += edge.distance;
-      j = edge.from;
-    } while (j != i);
-    return true;
+    return changed;
   }
-  return false;
-}
 
-std::optional<Index> LongestPaths::least_period(Index from, std::optional<Ratio> give_up) {
-  restart(from);
-  while (relax()) {
-    if (!find_cycle()) continue;
-    if (ratio_.distance <= 0 || (give_up && !(ratio_ < *give_up))) return std::nullopt;
-    restart(ceil_div(ratio_.latency, ratio_.distance));
+  // A cycle of parents is one whose latencies exceed its distances times the period: their sums.
+  std::optional<CyclicEdge> find_cycle() const {
+    std::vector<int> seen(size_, -1);
+    for (int root = 0; root < static_cast<int>(size_); ++root) {
+      int i = root;
+      while (seen[at(i)] < 0 && parent_[at(i)] >= 0) {
+        seen[at(i)] = root;
+        i = edges_[at(parent_[at(i)])].from;
+      }
+      if (seen[at(i)] != root) continue;
+      CyclicEdge sum{i, i, 0, 0};
+      int j = i;
+      do {
+        const CyclicEdge& edge = edges_[at(parent_[at(j)])];
+        sum.latency += edge.latency, sum.distance += edge.distance;
+        j = edge.from;
+      } while (j != i);
+      return sum;
+    }
+    return std::nullopt;
   }
-  return period_;
+
+  std::vector<CyclicEdge> edges_;
+  std::size_t size_;
+  Index period_ = 0;
+  std::vector<Index> start_;
+  std::vector<int> parent_;  // the edge that fixed each start
+};
+
+}  // namespace
+
+Index least_period(const CyclicProblem& p, const std::vector<CyclicEdge>& edges) {
+  const auto times = LongestPaths(edges, p.ops.size()).run(p.work);
+  ENSURE(times.has_value(), "the step's own dependencies form a cycle");
+  return times->period;
 }
 
-CyclicTimes LongestPaths::times() const {
-  CyclicTimes times{period_, start_};
-  const Index least = *std::ranges::min_element(start_);
-  for (Index& t : times.start) t -= least;
-  return times;
-}
-
-std::vector<Neighbours> LongestPaths::critical() const {
-  const int fixed = static_cast<int>(problem_.edges.size());
-  std::vector<Neighbours> out;
-  for (int e : cycle_)
-    if (e >= fixed) out.push_back(neighbours_[at(e - fixed)]);
-  return out;
-}
-
-Index least_period(const CyclicProblem& problem) {
-  const std::optional<Index> period = LongestPaths(problem).least_period(problem.work);
-  ENSURE(period.has_value(), "the step's own dependencies form a cycle");
-  return *period;
-}
-
-std::optional<CyclicTimes> tightened(const CyclicProblem& problem, const CyclicTimes& times) {
-  LongestPaths paths(problem);
-  paths.set(circles_of(problem, times));
-  if (!paths.least_period(problem.work)) return std::nullopt;
-  return paths.times();
+std::optional<CyclicTimes> tightened(const CyclicProblem& p, const std::vector<Circle>& circles,
+                                     const std::vector<Index>& about) {
+  std::vector<CyclicEdge> edges = p.edges;
+  for (const Circle& circle : circles)
+    for (int k = 0; k < static_cast<int>(circle.size()) && circle.size() > 1; ++k)
+      edges.push_back(edge_between(p, circle, k));
+  std::ranges::stable_sort(edges, {}, [&](const CyclicEdge& e) { return about[at(e.from)]; });
+  return LongestPaths(std::move(edges), p.ops.size()).run(p.work);
 }
 
 }  // namespace chimera::schedule

@@ -19,53 +19,18 @@ std::vector<Circle> circles_of(const CyclicProblem& problem, const CyclicTimes& 
 int peak_slots(const CyclicProblem& problem, const Circle& circle);
 int peak_slots(const CyclicProblem& problem, const CyclicTimes& times);
 
-// Two neighbours on a circle: circles[resource][place] and the next.
-struct Neighbours {
-  int resource = 0, place = 0;
-};
+// What the orders add to the constraints: each op of a circle before the next, the last before the
+// first of the next turn.
+CyclicEdge edge_between(const CyclicProblem& problem, const Circle& circle, int place);
 
-struct Ratio {
-  Index latency = 0, distance = 1;
-  bool operator<(const Ratio& o) const { return latency * o.distance < o.latency * distance; }
-};
+// No order at all: the least period that resources and these constraints, each alone, allow.
+Index least_period(const CyclicProblem& problem, const std::vector<CyclicEdge>& edges);
 
-// Longest paths through the constraints and the orders.
-class LongestPaths {
- public:
-  explicit LongestPaths(const CyclicProblem& problem);
-
-  void set(const std::vector<Circle>& circles);
-  // The least period of at least `from` that the constraints allow; nothing where none does, or
-  // none below `give_up`.
-  std::optional<Index> least_period(Index from, std::optional<Ratio> give_up = std::nullopt);
-
-  // After least_period: the earliest times, the first at 0.
-  CyclicTimes times() const;
-  // Of the last cycle that forbade a shorter period: its ratio, and its neighbours on circles.
-  const Ratio& ratio() const { return ratio_; }
-  std::vector<Neighbours> critical() const;
-  // Constraints looked at so far: what a search spends instead of seconds.
-  Index work() const { return work_; }
-
- private:
-  bool relax();
-  bool find_cycle();
-  void restart(Index period);
-
-  const CyclicProblem& problem_;
-  std::vector<CyclicEdge> edges_;       // the problem's, then the orders'
-  std::vector<Neighbours> neighbours_;  // of each edge of the orders
-  std::vector<Index> start_;
-  std::vector<int> parent_;  // the edge that fixed each start
-  std::vector<int> cycle_;   // edges
-  Ratio ratio_;
-  Index period_ = 0, work_ = 0;
-};
-
-// No order at all: the least period that resources and constraints, each alone, allow.
-Index least_period(const CyclicProblem& problem);
-
-// The same orders, as tight as they go. Nothing where no period serves.
-std::optional<CyclicTimes> tightened(const CyclicProblem& problem, const CyclicTimes& times);
+// The earliest times at the least period that the orders allow: the largest ratio of latency to
+// distance over all cycles. Nothing where no period serves. `about`: starts whose order is nearly
+// right; any do, good ones are fast.
+std::optional<CyclicTimes> tightened(const CyclicProblem& problem,
+                                     const std::vector<Circle>& circles,
+                                     const std::vector<Index>& about);
 
 }  // namespace chimera::schedule

@@ -18,8 +18,10 @@ struct Lane {
   int pipe = 0, stage = 0, worker = 0;
   std::vector<std::pair<int, int>> blocks;  // of a forward: [first, last) in the pipe's own numbers
   std::vector<int> block_of;                // of each micro-batch
+  int share = std::numeric_limits<int>::max();   // of its worker's slots
   int forwards = 0, backwards = 0, weights = 0;  // started
-  std::vector<Index> forward_end, input_end;     // per block, per micro-batch
+  int alive = 0;
+  std::vector<Index> forward_end, input_end;  // per block, per micro-batch
 };
 
 struct Choice {
@@ -37,6 +39,7 @@ class Scheduler {
     for (int pipe = 0; pipe < problem.pipes(); ++pipe)
       for (int s = 0; s < stages_; ++s) lanes_.push_back(make_lane(pipe, s));
     for (Lane& lane : lanes_) by_worker_[static_cast<std::size_t>(lane.worker)].push_back(&lane);
+    if (rule.spread >= 0) divide_slots();
     for (std::size_t w = 0; w < D; ++w) wake(0, static_cast<int>(w));
     result_.plan = problem.frame;
   }
@@ -70,6 +73,15 @@ class Scheduler {
     return lane;
   }
 
+  void divide_slots() {
+    for (const std::vector<Lane*>& lanes : by_worker_) {
+      std::vector<int> lane_stages;
+      for (const Lane* lane : lanes) lane_stages.push_back(lane->stage);
+      const std::vector<int> shares = slot_shares(lane_stages, stages_, rule_.slots, rule_.spread);
+      for (std::size_t k = 0; k < lanes.size(); ++k) lanes[k]->share = shares[k];
+    }
+  }
+
   void wake(Index time, int worker) { events_.push({time, worker}); }
   Lane* neighbour(const Lane& lane, int by) { return &lanes_[&lane - lanes_.data() + by]; }
 
@@ -91,7 +103,7 @@ class Scheduler {
     const bool steady = rule_.preference == Preference::Steady;
     const int behind = f - (m < n ? lane.block_of[static_cast<std::size_t>(m)] : f);
     if (f < static_cast<int>(lane.blocks.size()) && !(steady && behind >= stages_ - lane.stage) &&
-        alive_[static_cast<std::size_t>(lane.worker)] < rule_.slots &&
+        alive_[static_cast<std::size_t>(lane.worker)] < rule_.slots && lane.alive < lane.share &&
         (lane.stage == 0 || at(neighbour(lane, -1)->forward_end, f) + hop <= now)) {
       const int first = lane.blocks[static_cast<std::size_t>(f)].first;
       choices.push_back({{steady ? -1 : 1, deepest ? -lane.stage : 0, first, lane.pipe, lane.stage},
@@ -125,6 +137,7 @@ class Scheduler {
       end += q.forward[s] * count;
       lane.forward_end[static_cast<std::size_t>(lane.forwards++)] = end;
       result_.slots = std::max(result_.slots, ++alive_[worker]);
+      ++lane.alive;
       if (lane.stage + 1 < stages_) wake(end + q.message, neighbour(lane, 1)->worker);
     } else if (op == Op::BackwardInput) {
       first = lane.backwards++;
@@ -149,7 +162,7 @@ class Scheduler {
   void finish_weight(Lane& lane) {
     const int block = lane.block_of[static_cast<std::size_t>(lane.weights++)];
     if (lane.blocks[static_cast<std::size_t>(block)].second == lane.weights)
-      --alive_[static_cast<std::size_t>(lane.worker)];
+      --alive_[static_cast<std::size_t>(lane.worker)], --lane.alive;
   }
 
   using Event = std::pair<Index, int>;
@@ -172,15 +185,31 @@ ListResult list_schedule(const SearchProblem& problem, const ListRule& rule) {
       return *std::move(result);
 }
 
-ListResult best_of(const SearchProblem& problem, std::vector<ListRule> rules) {
+ListResult best_of(const SearchProblem& problem, const std::vector<ListRule>& rules) {
   std::optional<ListResult> best;
+  std::tuple<int, Index, int> best_rank;
   for (const ListRule& rule : rules) {
     ListResult result = list_schedule(problem, rule);
-    if (!best || std::pair(result.makespan, result.slots) < std::pair(best->makespan, best->slots))
-      best = std::move(result);
+    const std::tuple<int, Index, int> rank{std::max(0, result.slots - rule.slots), result.makespan,
+                                           result.slots};
+    if (best && !(rank < best_rank)) continue;
+    best = std::move(result), best_rank = rank;
   }
   ENSURE(best.has_value(), "best_of: no rule given");
   return *std::move(best);
+}
+
+std::vector<ListRule> split_rules(int slots) {
+  std::vector<ListRule> rules;
+  for (int spread : {-1, 0, 1, 2, 4})
+    for (Preference preference : {Preference::Oldest, Preference::Deepest, Preference::Steady})
+      rules.push_back({.preference = preference, .slots = slots, .spread = spread});
+  return rules;
+}
+
+ComputePlan plan_of(const SearchProblem& problem, ListResult result) {
+  if (problem.quanta.unit == 1) return std::move(result.plan);
+  return with_ranks(std::move(result.plan));
 }
 
 }  // namespace chimera::schedule

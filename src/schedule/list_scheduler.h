@@ -15,7 +15,8 @@ struct ListRule {
   Preference preference = Preference::Oldest;
   bool split = true;  // input and weight gradient apart; else one Backward of their summed time
   int span = 1;       // micro-batches per forward; backwards have one
-  int slots = 0;      // blocks of `span` that may be alive (forward's start to last gradient's end)
+  int slots = 0;      // blocks of `span` alive at most (forward's start to last gradient's end)
+  int spread = -1;    // from 0 on, the slots are divided among the stages: see slot_shares
 };
 
 struct ListResult {
@@ -27,7 +28,14 @@ struct ListResult {
 // Never fails: where `slots` stop every worker, it starts again with one more.
 ListResult list_schedule(const SearchProblem& problem, const ListRule& rule);
 
-// The best of several rules: shortest, then fewest slots, then the first.
-ListResult best_of(const SearchProblem& problem, std::vector<ListRule> rules);
+// The best of several rules: fewest blocks over their limits, then shortest, then fewest blocks
+// alive, then the first.
+ListResult best_of(const SearchProblem& problem, const std::vector<ListRule>& rules);
+
+// What is tried for the split Chimera.
+std::vector<ListRule> split_rules(int slots);
+
+// Ticks are start times where the quantum is a computation, else their ranks.
+ComputePlan plan_of(const SearchProblem& problem, ListResult result);
 
 }  // namespace chimera::schedule

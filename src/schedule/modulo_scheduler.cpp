@@ -4,6 +4,8 @@
 #include <limits>
 #include <set>
 
+#include "cyclic_order.h"
+
 namespace chimera::schedule {
 namespace {
 
@@ -35,9 +37,8 @@ std::vector<CyclicEdge> slot_edges(const CyclicProblem& p, const ModuloRule& rul
 
 class Placement {
  public:
-  Placement(const CyclicProblem& p, Index period, const ModuloRule& rule)
-      : p_(p), period_(period), edges_(p.edges) {
-    for (const CyclicEdge& e : slot_edges(p, rule)) edges_.push_back(e);
+  Placement(const CyclicProblem& p, const std::vector<CyclicEdge>& edges, Index period)
+      : p_(p), period_(period), edges_(edges) {
     const std::size_t n = p.ops.size();
     in_.resize(n), out_.resize(n), start_.assign(n, kNone), last_.assign(n, kNone);
     for (const CyclicEdge& e : edges_) out_[at(e.from)].push_back(e), in_[at(e.to)].push_back(e);
@@ -45,7 +46,7 @@ class Placement {
   }
 
   std::optional<CyclicTimes> run(const ModuloRule& rule) {
-    if (!find_heights()) return std::nullopt;
+    find_heights();
     for (int i = 0; i < static_cast<int>(p_.ops.size()); ++i) {
       if (p_.ops[at(i)].part == Part::Weight) height_[at(i)] += rule.weight_bonus;
       waiting_.insert({-height_[at(i)], i});
@@ -61,26 +62,17 @@ class Placement {
   }
 
  private:
-  // How long a computation's start is before the end of all that must follow it.
-  bool find_heights() {
+  // How long a computation's start is before the end of all that must follow it; finite, since the
+  // period is no shorter than the constraints allow.
+  void find_heights() {
     height_.assign(p_.ops.size(), 0);
-    for (std::size_t pass = 0; pass <= p_.ops.size(); ++pass) {
-      bool changed = false;
+    for (bool changed = true; changed;) {
+      changed = false;
       for (auto e = edges_.rbegin(); e != edges_.rend(); ++e) {
         const Index h = height_[at(e->to)] + e->latency - e->distance * period_;
         if (h > height_[at(e->from)]) height_[at(e->from)] = h, changed = true;
       }
-      if (!changed) return true;
-      // No path is longer than all computations after each other: beyond, it runs in a circle.
-      if (*std::ranges::max_element(height_) > longest()) return false;
     }
-    return false;
-  }
-
-  Index longest() const {
-    Index sum = 0;
-    for (const CyclicOp& op : p_.ops) sum += op.duration + p_.search.quanta.message;
-    return sum + p_.search.quanta.update * static_cast<Index>(p_.ops.size());
   }
 
   int& cell(int i, Index t) {
@@ -139,12 +131,15 @@ class Placement {
 
 }  // namespace
 
-std::optional<CyclicTimes> modulo_schedule(const CyclicProblem& problem, Index period,
-                                           const ModuloRule& rule) {
-  // A computation longer than the period meets itself.
-  for (const CyclicOp& op : problem.ops)
-    if (op.duration > period) return std::nullopt;
-  return Placement(problem, period, rule).run(rule);
+ModuloScheduler::ModuloScheduler(const CyclicProblem& problem, const ModuloRule& rule)
+    : problem_(problem), rule_(rule), edges_(problem.edges) {
+  for (const CyclicEdge& e : slot_edges(problem, rule)) edges_.push_back(e);
+  least_period_ = chimera::schedule::least_period(problem, edges_);
+}
+
+std::optional<CyclicTimes> ModuloScheduler::run(Index period) const {
+  if (period < least_period_) return std::nullopt;
+  return Placement(problem_, edges_, period).run(rule_);
 }
 
 }  // namespace chimera::schedule

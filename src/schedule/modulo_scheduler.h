@@ -8,17 +8,29 @@
 
 namespace chimera::schedule {
 
-// Slots are limited by dividing a worker's among its stages: with m slots, a stage's forward i
-// waits for its weight gradient i - m, an ordinary constraint. See slot_shares.
 struct ModuloRule {
   int slots = 0;           // per worker; 0: unlimited
   int spread = 0;          // of slot_shares
   Index weight_bonus = 0;  // quanta added to a weight gradient's urgency
-  Index budget = 3;        // placements per computation before giving up
+  Index budget = 2;        // placements per computation before giving up
 };
 
-// Nothing where the budget does not suffice for this period.
-std::optional<CyclicTimes> modulo_schedule(const CyclicProblem& problem, Index period,
-                                           const ModuloRule& rule);
+// Slots are limited by dividing a worker's among its stages: with m slots, a stage's forward i
+// waits for its weight gradient i - m, an ordinary constraint. See slot_shares.
+class ModuloScheduler {
+ public:
+  ModuloScheduler(const CyclicProblem& problem, const ModuloRule& rule);
+
+  // What constraints and slots alone allow.
+  Index least_period() const { return least_period_; }
+  // Nothing where the budget does not suffice for this period.
+  std::optional<CyclicTimes> run(Index period) const;
+
+ private:
+  const CyclicProblem& problem_;
+  ModuloRule rule_;
+  std::vector<CyclicEdge> edges_;
+  Index least_period_ = 0;
+};
 
 }  // namespace chimera::schedule

@@ -1,13 +1,20 @@
 #pragma once
-// Tabu search on the orders of a repeating step: neighbours on a critical cycle are exchanged, as
-// in job-shop scheduling (Nowicki and Smutnicki, 1996), here with the cycle that limits the period.
+// Tabu search on the orders of a repeating step: neighbours on a critical path are exchanged, as in
+// job-shop scheduling (Nowicki and Smutnicki, 1996), until nothing forbids the period aimed at.
 #include "cyclic_order.h"
 
 namespace chimera::schedule {
 
-// Times of the shortest period met, never longer than the given; at most `slots` alive on a
-// resource. Stops at `bound`, or when `work` constraints have been looked at.
-CyclicTimes improved(const CyclicProblem& problem, const CyclicTimes& times, int slots, Index bound,
-                     Index work);
+struct OrderSearchOptions {
+  int slots = 0;    // most alive on a resource
+  Index bound = 0;  // a period that will do
+  Index work = 0;   // constraints to look at
+  Index salt = 0;   // breaks ties differently
+};
+
+// Times of the shortest period met, starting from `circles`, of which `times` are one play; never
+// longer than these.
+CyclicTimes improved(const CyclicProblem& problem, const CyclicTimes& times,
+                     const std::vector<Circle>& circles, const OrderSearchOptions& options);
 
 }  // namespace chimera::schedule

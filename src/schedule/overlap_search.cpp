@@ -34,101 +34,121 @@ CyclicTimes closed_form(const CyclicProblem& p, Index slack) {
 }
 
 struct Found {
-  CyclicTimes times;
-  int slots = 0;
+  CyclicTimes times;            // tightened
+  std::vector<Circle> circles;  // as they were before
+  int slots = 0;                // used
+  int allowed = 0;              // when it was looked for
 };
 
 class OverlapSearch {
  public:
   OverlapSearch(const CyclicProblem& p, const OverlapLimits& limits)
-      : p_(p), limits_(limits), bound_(least_period(p)) {}
+      : p_(p), limits_(limits), bound_(least_period(p, p.edges)) {}
 
   CyclicTimes run() {
-    for (Index slack : {Index{0}, Index{p_.depth()}}) consider(closed_form(p_, slack));
     const int D = p_.depth(), N = p_.search.frame.micro_batches;
-    std::vector<int> limits = {limits_.slots};
-    if (limits_.slots == 0) limits = {D, D + D / 4, D + D / 2, 2 * D, N};
-    for (int slots : limits)
-      if (!done()) modulo(slots);
-    improve();
-    if (limits_.slots == 0) save_slots();
-    return best().times;
+    std::vector<int> slots = {limits_.slots};
+    if (limits_.slots == 0) slots = {D, D + D / 4, D + D / 2, 2 * D, N};
+    for (Index slack : {Index{0}, Index{D}})
+      if (std::optional<Found> found = make(closed_form(p_, slack), slots.front())) keep(*found);
+    for (int allowed : slots)
+      if (!done() && p_.ops.size() <= kMostPlaced) modulo(allowed);
+    for (Index salt = 0; salt < kRounds; ++salt) improve(salt);
+    if (limits_.slots == 0 && p_.ops.size() <= kMostPlaced) save_slots();
+    return best_->times;
   }
 
  private:
-  // Over the limit comes last; then the period, then the slots.
-  auto rank(const Found& found) const {
-    const int over = limits_.slots > 0 ? std::max(0, found.slots - limits_.slots) : 0;
-    return std::tuple(over, found.times.period, found.slots);
-  }
-  const Found& best() const { return found_.front(); }
-  bool done() const {
-    return best().times.period <= bound_ &&
-           best().slots <= (limits_.slots > 0 ? limits_.slots : p_.depth());
-  }
-
-  void consider(const CyclicTimes& times) {
-    std::optional<CyclicTimes> tight = tightened(p_, times);
-    if (!tight) return;
+  std::optional<Found> make(const CyclicTimes& times, int allowed) const {
+    std::vector<Circle> circles = circles_of(p_, times);
+    std::optional<CyclicTimes> tight = tightened(p_, circles, times.start);
+    if (!tight) return std::nullopt;
     const int slots = peak_slots(p_, *tight);
-    Found found{*std::move(tight), slots};
-    const auto place =
-        std::ranges::upper_bound(found_, rank(found), {}, [&](const Found& f) { return rank(f); });
-    found_.insert(place, std::move(found));
-    if (found_.size() > kKept) found_.pop_back();
+    return Found{*std::move(tight), std::move(circles), slots, std::max(slots, allowed)};
   }
 
-  // From the bound on, in growing steps, until a period serves or is no longer of interest.
-  void modulo(int slots) {
-    const Index unit = p_.search.quanta.unit;
+  // Over the limit comes last; then the period, then the slots.
+  std::tuple<int, Index, int> rank(const Found& found) const {
+    const int over = limits_.slots > 0 ? std::max(0, found.slots - limits_.slots) : 0;
+    return {over, found.times.period, found.slots};
+  }
+  void propose(const Found& found) {
+    if (!best_ || rank(found) < rank(*best_)) best_ = found;
+  }
+  void keep(const Found& found) {
+    propose(found);
+    starts_.push_back(found);
+  }
+  bool done() const {
+    return best_ && best_->times.period <= bound_ &&
+           best_->slots <= (limits_.slots > 0 ? limits_.slots : p_.depth());
+  }
+
+  // Rules of different tempers, since none is best everywhere.
+  std::vector<ModuloRule> rules(int slots) const {
+    std::vector<ModuloRule> out;
     for (int spread : {0, 1, 2, 4, p_.depth()})
-      for (Index bonus : {Index{0}, -2 * unit}) {
-        ModuloRule rule;
-        rule.slots = slots, rule.spread = spread, rule.weight_bonus = bonus;
-        Index step = std::max<Index>(1, unit / 4);
-        for (Index period = bound_;; period += step, step += step / 2) {
-          const bool fits = best().slots <= slots;
-          if (fits && period >= best().times.period) break;
-          if (const auto times = modulo_schedule(p_, period, rule)) {
-            consider(*times);
-            break;
-          }
-        }
-        if (done()) return;
-      }
+      for (Index bonus : {Index{0}, -2 * p_.search.quanta.unit})
+        out.push_back({.slots = slots, .spread = spread, .weight_bonus = bonus});
+    return out;
   }
 
-  void improve() {
-    const std::vector<Found> starts = found_;
-    for (const Found& start : starts) {
-      if (best().times.period <= bound_) return;
-      const int slots = limits_.slots > 0 ? limits_.slots : std::max(start.slots, p_.depth());
-      consider(improved(p_, start.times, std::max(slots, start.slots), bound_,
-                        limits_.work / Index{kKept}));
+  // Per rule from the bound on, in growing steps, until a period serves. Keeps the best two.
+  void modulo(int allowed) {
+    std::vector<Found> found;
+    for (const ModuloRule& rule : rules(allowed)) {
+      const ModuloScheduler scheduler(p_, rule);
+      Index step = std::max<Index>(1, p_.search.quanta.unit / 4);
+      for (Index period = scheduler.least_period();; period += step, step += step / 2) {
+        if (!found.empty() && period >= found.front().times.period) break;
+        const auto times = scheduler.run(period);
+        if (!times) continue;
+        if (const std::optional<Found> made = make(*times, allowed)) found.push_back(*made);
+        break;
+      }
+      std::ranges::stable_sort(found, {}, [&](const Found& f) { return rank(f); });
+      if (!found.empty() && found.front().times.period <= bound_) break;
+    }
+    for (std::size_t k = 0; k < found.size() && k < 2; ++k) keep(found[k]);
+  }
+
+  void improve(Index salt) {
+    std::ranges::stable_sort(starts_, {}, [&](const Found& f) { return rank(f); });
+    const Index work = limits_.work / (kRounds * static_cast<Index>(starts_.size()));
+    for (Found& start : starts_) {
+      if (best_->times.period <= bound_) return;
+      const CyclicTimes times =
+          improved(p_, start.times, start.circles,
+                   {.slots = start.allowed, .bound = bound_, .work = work, .salt = salt});
+      const std::optional<Found> found = make(times, start.allowed);
+      if (!found || !(rank(*found) < rank(start))) continue;
+      propose(*found);
+      start = *found;
     }
   }
 
   // The same period with fewer slots.
   void save_slots() {
-    while (best().slots > 1) {
-      const int before = best().slots;
-      const Index period = best().times.period;
-      for (int spread : {0, 1, 2, 4, p_.depth()})
-        for (Index bonus : {Index{0}, -2 * p_.search.quanta.unit}) {
-          if (best().slots < before) break;
-          ModuloRule rule;
-          rule.slots = before - 1, rule.spread = spread, rule.weight_bonus = bonus;
-          if (const auto times = modulo_schedule(p_, period, rule)) consider(*times);
-        }
-      if (best().slots == before) return;
+    for (bool saved = true; saved && best_->slots > 1;) {
+      saved = false;
+      const int slots = best_->slots - 1;
+      for (const ModuloRule& rule : rules(slots)) {
+        const auto times = ModuloScheduler(p_, rule).run(best_->times.period);
+        const std::optional<Found> found = times ? make(*times, slots) : std::nullopt;
+        if (found) propose(*found);
+        saved = best_->slots <= slots;
+        if (saved) break;
+      }
     }
   }
 
-  static constexpr std::size_t kKept = 4;
+  static constexpr Index kRounds = 3;
+  static constexpr std::size_t kMostPlaced = 1 << 14;  // beyond, modulo scheduling takes minutes
   const CyclicProblem& p_;
   OverlapLimits limits_;
   Index bound_;
-  std::vector<Found> found_;  // best first
+  std::optional<Found> best_;
+  std::vector<Found> starts_;  // of `improve`
 };
 
 }  // namespace

@@ -6,7 +6,7 @@ namespace chimera::schedule {
 
 struct OverlapLimits {
   int slots = 0;                // 0: none
-  Index work = Index{1} << 28;  // constraints to look at while improving: about a second
+  Index work = Index{1} << 30;  // constraints to look at while improving: about a second
 };
 
 // A valid schedule always; the best of a closed form, modulo scheduling and exchanges.
