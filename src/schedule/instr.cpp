@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <limits>
 #include <sstream>
 #include <string_view>
 
@@ -151,10 +152,10 @@ Instr parse_instr(const std::string& text) {
 }
 
 int Schedule::lag() const {
-  int most = 0;
+  int least = 0;
   for (const Program& program : programs)
-    for (const Instr& in : program.body) most = std::max(most, -in.step);
-  return most;
+    for (const Instr& in : program.body) least = std::min(least, in.step);
+  return -std::max(least, -std::numeric_limits<int>::max());  // a file may hold any number
 }
 
 int Schedule::span() const {

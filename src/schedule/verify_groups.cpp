@@ -15,19 +15,18 @@ void Machine::check_version(int w, const Instr& in) const {
       fail(w, "it needs the weights of stage ", stage, " after ", number, " updates; ",
            group.updates, " have been done");
     if (number <= group.updates - kept)
-      fail(w, "the weights of stage ", stage, " after ", number, " updates are gone: ", kept,
+      fail(w, "the weights of stage ", stage, " that lag by ", in.version, " are gone: ", kept,
            " versions are kept, and ", group.updates, " updates have been done");
   };
   check(in.stage);
   if (schedule_.tied && (in.stage == 0 || in.stage == S_ - 1)) check(S_);
 }
 
-// Gradients of a step may be added when the accumulator's earlier step has been updated, and no
-// reduction of this step has begun.
+// Gradients of a step may be added when the accumulator's earlier step has been updated. (None come
+// after their reduction has begun: check_complete.)
 void Machine::check_accumulators(int w, int stage) const {
   const auto check = [&](int id) {
     const GroupState& group = workers_[at(w)].groups[at(id)];
-    if (group.started > step(w)) fail(w, "it adds to gradients that are already being reduced");
     if (group.updates <= step(w) - schedule_.accumulators[at(id)])
       fail(w, "it adds to gradients of stage ", id, " that still belong to step ",
            step(w) - schedule_.accumulators[at(id)], ": its Update comes first");
@@ -114,7 +113,6 @@ void Machine::update(int w, const Instr& in) {
   GroupState& state = worker.groups[at(in.stage)];
   if (barrier() && worker.verdicts <= step(w)) fail(w, "an Update before the verdict of the step");
   if (state.updates > step(w)) fail(w, "stage ", in.stage, " is updated a second time");
-  if (state.updates < step(w)) fail(w, "stage ", in.stage, " has not had the Update before");
   check_complete(w, in.stage);
   if (schedule_.contributions(schedule_.groups[at(in.stage)]) > 1 && state.reduced <= step(w))
     fail(w, "stage ", in.stage, " is updated before its gradients are reduced");

@@ -84,7 +84,6 @@ void Machine::load(int w, const Instr& in) {
   for (int m = in.micro; m < in.micro + in.count; ++m) {
     MicroState& state = micro(step(w), in.stage, m);
     if (state.loaded) fail(w, "micro-batch ", m, " is loaded twice");
-    if (state.forward) fail(w, "micro-batch ", m, " is loaded after its Forward");
     state.loaded = true;
   }
 }
@@ -121,7 +120,6 @@ void Machine::recompute(int w, const Instr& in) {
     MicroState& state = micro(step(w), in.stage, m);
     if (!state.forward) fail(w, "micro-batch ", m, " has not had its Forward");
     if (state.recomputed) fail(w, "a second Recompute of micro-batch ", m);
-    if (state.backward_input) fail(w, "micro-batch ", m, " has had its Backward");
     state.recomputed = true;
   }
   take_full(w, t, in.count);
@@ -188,12 +186,6 @@ void Machine::receive(int w, const Instr& in) {
   const bool activation = in.message == Message::Activation;
   if (activation) enter_slot(w, in);
   ++tenant(w, in).under_way;
-  for (int m = in.micro; m < in.micro + in.count; ++m) {
-    MicroState& state = micro(step(w), in.stage, m);
-    bool& posted = activation ? state.input_posted : state.gradient_posted;
-    if (posted) fail(w, "micro-batch ", m, " is received a second time");
-    posted = true;
-  }
   if (!activation)  // the gradient may lie where the output was
     for (const Instr& other : workers_[at(w)].under_way)
       if (other.op == Op::SendStart && other.message == Message::Activation &&

@@ -21,9 +21,8 @@ void verify_order(const Schedule& schedule);
 
 // One stage's work on one micro-batch of one step.
 struct MicroState {
-  bool loaded = false, input_posted = false, input_here = false;
-  bool forward = false, output_sent = false, recomputed = false;
-  bool gradient_posted = false, gradient_here = false;
+  bool loaded = false, input_here = false, forward = false, output_sent = false;
+  bool recomputed = false, gradient_here = false;
   bool backward_input = false, backward = false, gradient_sent = false;
 };
 

@@ -1,313 +1,308 @@
-// The verifier refuses deliberately broken schedules, and says where and why.
-#include <algorithm>
-#include <functional>
+// Damage to computations, messages and slots of one step (rules of verify_order.cpp,
+// verify_rules.cpp and the ends of verify.cpp).
+#include "broken.h"
 
-#include "chimera/schedule/build.h"
-#include "support/support.h"
-
-namespace chimera::schedule {
+namespace chimera::schedule::broken {
 namespace {
 
-using Body = std::vector<Instr>;
-
 Schedule good() { return build_schedule({.depth = 4, .micro_batches = 4, .tied = true}); }
-Body& body(Schedule& s, int worker) { return s.programs[static_cast<std::size_t>(worker)].body; }
-
-// The first instruction of the worker that prints like this, less its tick.
-std::size_t find(Schedule& s, int worker, const std::string& text) {
-  const Body& list = body(s, worker);
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string line = to_string(list[i]);
-    if (line.substr(line.find(' ') + 1).starts_with(text)) return i;
-  }
-  FAIL("worker " << worker << " has no '" << text << "'");
-  return 0;
-}
-void erase(Schedule& s, int worker, const std::string& text) {
-  Body& list = body(s, worker);
-  list.erase(list.begin() + static_cast<std::ptrdiff_t>(find(s, worker, text)));
-}
-void swap(Schedule& s, int worker, const std::string& a, const std::string& b) {
-  std::swap(body(s, worker)[find(s, worker, a)], body(s, worker)[find(s, worker, b)]);
-}
-void move_before(Schedule& s, int worker, const std::string& what, const std::string& before) {
-  Body& list = body(s, worker);
-  const Instr moved = list[find(s, worker, what)];
-  erase(s, worker, what);
-  list.insert(list.begin() + static_cast<std::ptrdiff_t>(find(s, worker, before)), moved);
-}
-
-void refused(const std::function<void(Schedule&)>& breaking, const std::vector<std::string>& pieces,
-             Schedule s = good()) {
-  REQUIRE_NOTHROW(verify(s));
-  breaking(s);
-  try {
-    verify(s);
-    FAIL_CHECK("accepted; expected: " << pieces.front());
-  } catch (const Error& error) {
-    CAPTURE(error.what());
-    for (const std::string& piece : pieces)
-      CHECK_THAT(std::string(error.what()), Catch::Contains(piece));
-  }
+Schedule serial(int N) {
+  return build_schedule({.schedule = "gpipe", .depth = 1, .micro_batches = N});
 }
 
 TEST_CASE("broken: swapped receives on one link") {
-  refused(
-      [](Schedule& s) {
-        swap(s, 1, "RecvStart p0 s1 m0 activation", "RecvStart p0 s1 m1 activation");
-      },
-      {"worker 1, body[", "RecvStart p0 s1 m1 activation", "is sent by worker 0, body[2]",
-       "the order on this link differs"});
+  refused(good(),
+          [](Schedule& s) {
+            swap(s, 1, "RecvStart p0 s1 m0 activation", "RecvStart p0 s1 m1 activation");
+          },
+          {"worker 1, body[", "RecvStart p0 s1 m1 activation", "is sent by worker 0, body[2]",
+           "the order on this link differs"});
+}
+
+TEST_CASE("broken: a message with one end") {
+  refused(good(), [](Schedule& s) { erase(s, 1, "RecvStart p0 s1 m1 activation"); },
+          {"worker 0, body[", "SendStart p0 s0 m1 activation", "worker 1 never receives it"});
+  refused(good(), [](Schedule& s) { erase(s, 0, "SendStart p0 s0 m1 activation"); },
+          {"worker 1, body[", "RecvStart p0 s1 m1 activation", "worker 0 never sends it"});
 }
 
 TEST_CASE("broken: swapped receives from two links wait in a circle") {
-  refused(
-      [](Schedule& s) {
-        swap(s, 1, "RecvStart p0 s1 m1 activation", "RecvStart p1 s2 m3 activation");
-      },
-      {"deadlock under blocking rendezvous: worker ", " waits for worker "});
+  refused(good(),
+          [](Schedule& s) {
+            swap(s, 1, "RecvStart p0 s1 m1 activation", "RecvStart p1 s2 m3 activation");
+          },
+          {"deadlock under blocking rendezvous: worker ", " waits for worker ", ": a circle"});
 }
 
 TEST_CASE("broken: receive just before use, send just after, waits in a circle") {
   // Neighbours of the two directions send to each other in the same tick, each before it receives.
-  refused(
-      [](Schedule& s) {
-        for (Program& p : s.programs) {
-          Body late;
-          std::vector<Instr> held;
-          for (const Instr& in : p.body) {
-            if (in.op == Op::RecvStart) {
-              held.push_back(in);
-              continue;
+  refused(build_schedule({.depth = 4, .micro_batches = 4}),
+          [](Schedule& s) {
+            for (Program& p : s.programs) {
+              Body late, held;
+              for (const Instr& in : p.body) {
+                if (in.op == Op::RecvStart) {
+                  held.push_back(in);
+                  continue;
+                }
+                if (in.op == Op::RecvWait)
+                  late.push_back(*std::ranges::find_if(held, [&](const Instr& h) {
+                    return h.pipe == in.pipe && h.stage == in.stage && h.micro == in.micro &&
+                           h.message == in.message;
+                  }));
+                late.push_back(in);
+              }
+              p.body = late;
             }
-            if (in.op == Op::RecvWait) {
-              const auto it = std::ranges::find_if(held, [&](const Instr& h) {
-                return h.pipe == in.pipe && h.stage == in.stage && h.micro == in.micro &&
-                       h.message == in.message;
-              });
-              late.push_back(*it);
-            }
-            late.push_back(in);
-          }
-          p.body = late;
-        }
-      },
-      {"deadlock under blocking rendezvous", ": a circle"},
-      build_schedule({.depth = 4, .micro_batches = 4}));
+          },
+          {"deadlock under blocking rendezvous", ": a circle"});
 }
 
-TEST_CASE("broken: missing sync of a stage") {
-  refused(
-      [](Schedule& s) {
-        for (const int w : {1, 2})
-          erase(s, w, "AllReduceWait s2"), erase(s, w, "AllReduceStart s2");
-      },
-      {"worker 1, body[", "Verdict", "stage 2 has 2 contributions and is not reduced"});
+TEST_CASE("broken: everybody waits for a worker that is through") {
+  refused(good(), [](Schedule& s) { body(s, 3).resize(index_of(s, 3, "VerdictStart")); },
+          {"deadlock under blocking rendezvous", "VerdictStart' waits for worker 3, end of body",
+           "which will not come"});
 }
 
-TEST_CASE("broken: one member stays away from a reduction") {
-  refused([](Schedule& s) { erase(s, 2, "AllReduceWait s2"), erase(s, 2, "AllReduceStart s2"); },
-          {"worker 2, body[", "AllReduceStart s1", "worker 1 has at this point",
-           "AllReduceStart s2", "must reduce in one order"});
-  refused(
-      [](Schedule& s) { erase(s, 3, "AllReduceWait s4"), erase(s, 3, "AllReduceStart s4"); },
-      {"worker 0, body[", "AllReduceStart s4", "worker 3 holds the stage, too, and takes no part"});
-}
-
-TEST_CASE("broken: unequal order in groups") {
-  refused(
-      [](Schedule& s) {
-        swap(s, 2, "AllReduceStart s2", "AllReduceStart s1");
-        swap(s, 2, "AllReduceWait s2", "AllReduceWait s1");
-      },
-      {"worker 2, body[", "AllReduceStart s1", "must reduce in one order"});
-}
-
-TEST_CASE("broken: reductions where there is nothing to reduce, twice, or without a wait") {
-  const Schedule one_way = build_schedule({.schedule = "1f1b", .depth = 2});
-  refused(
-      [](Schedule& s) {
-        Instr in;
-        in.op = Op::AllReduceStart, in.stage = in.group = 0, in.tick = 99;
-        body(s, 0).insert(body(s, 0).end() - 2, in);
-      },
-      {"stage 0 has one contribution: there is nothing to reduce"}, one_way);
-  refused([](Schedule& s) { erase(s, 1, "AllReduceWait s2"); },
-          {"stage 2 has 2 contributions and is not"});
-}
-
-TEST_CASE("broken: a gradient is added while its sum is under way") {
-  refused(
-      [](Schedule& s) {
-        for (const int w : {0, 3}) move_before(s, w, "AllReduceStart s0", "FreeSlot slot0");
-        // Stage 0's last backward, on worker 0, now comes after the reduction has begun.
-        move_before(s, 0, "AllReduceStart s0", "B p0 s0 m1");
-        move_before(s, 3, "AllReduceStart s0", "B p1 s0 m3");
-        for (const int w : {0, 3}) move_before(s, w, "AllReduceStart s3", "AllReduceStart s0");
-      },
-      {"it adds to gradients that are already being reduced"});
-}
-
-TEST_CASE("broken: a second backward") {
-  refused(
-      [](Schedule& s) {
-        Body& list = body(s, 1);
-        const std::size_t i = find(s, 1, "B p0 s1 m0");
-        const Instr again = list[i];
-        list.insert(list.begin() + static_cast<std::ptrdiff_t>(i), again);
-      },
-      {"worker 1, body[", "B p0 s1 m0", "a second Backward of micro-batch 0"});
+TEST_CASE("broken: a second backward or forward") {
+  refused(good(), [](Schedule& s) { twice(s, 1, "B p0 s1 m0"); },
+          {"worker 1, body[", "B p0 s1 m0", "a second Backward of micro-batch 0"});
+  refused(good(), [](Schedule& s) { twice(s, 1, "F p0 s1 m0"); },
+          {"worker 1, body[", "F p0 s1 m0", "a second Forward of micro-batch 0"});
 }
 
 TEST_CASE("broken: a missing forward, backward or load") {
-  refused([](Schedule& s) { erase(s, 1, "F p0 s1 m1"); },
-          {"worker 1, body[", "SendStart p0 s1 m1 activation", "has not had its Forward"});
-  refused([](Schedule& s) { erase(s, 3, "F p0 s3 m1"); },
+  refused(good(), [](Schedule& s) { erase(s, 1, "F p0 s1 m1"); },
+          {"worker 1, body[", "SendStart p0 s1 m1 activation", "micro-batch 1 has not had its",
+           "Forward: there is nothing to send"});
+  refused(good(), [](Schedule& s) { erase(s, 3, "F p0 s3 m1"); },
           {"worker 3, body[", "B p0 s3 m1", "micro-batch 1 has not had its Forward"});
-  refused([](Schedule& s) { erase(s, 2, "B p0 s2 m0"); },
+  refused(good(), [](Schedule& s) { erase(s, 2, "B p0 s2 m0"); },
           {"worker 2, body[", "SendStart p0 s2 m0 gradient", "has not had its Backward"});
-  refused([](Schedule& s) { erase(s, 0, "B p0 s0 m1"); },
-          {"worker 0, body[", "FreeSlot slot1", "which still needs its Backward"});
-  refused([](Schedule& s) { erase(s, 0, "LoadMicro p0 s0 m0"); },
-          {"worker 0, body[0] 't00 F p0 s0 m0"});
-  refused([](Schedule& s) { erase(s, 3, "LoadMicro p0 s3 m0"); }, {"the targets of micro-batch 0"});
+  refused(good(), [](Schedule& s) { erase(s, 0, "B p0 s0 m1"); },
+          {"worker 0, body[", "FreeSlot p0 s0 m1", "micro-batch 1 still needs its Backward"});
+  refused(serial(2), [](Schedule& s) { erase(s, 0, "LoadMicro p0 s0 m0"); },
+          {"worker 0, body[0] 't00 F p0 s0 m0'", "these micro-batches have no slot"});
+  refused(good(), [](Schedule& s) { erase(s, 3, "LoadMicro p0 s3 m0"); },
+          {"worker 3, body[", "F p0 s3 m0", "the targets of micro-batch 0 have not been loaded"});
+  refused(serial(2),
+          [](Schedule& s) {
+            for (const char* text : {"B p0 s0 m1", "FreeSlot p0 s0 m1", "Update s0"})
+              erase(s, 0, text);
+          },
+          {"worker 0, end of body: stage 0 has no Backward of micro-batch 1 (pipe 0)"});
+  refused(build_evaluation(good(), 4),
+          [](Schedule& s) {
+            for (const char* text : {"F p0 s3 m2", "FreeSlot p0 s3 m2"}) erase(s, 3, text);
+          },
+          {"worker 3, end of body: stage 3 has no Forward of micro-batch 2 (pipe 0)"});
+  refused(build_evaluation(serial(2), 2),
+          [](Schedule& s) {
+            for (const char* text : {"F", "LoadMicro", "FreeSlot"})
+              erase(s, 0, std::string(text) + " p0 s0 m1");
+          },
+          {"micro-batch 1 is never run"});
+}
+
+TEST_CASE("broken: half of a block is loaded") {
+  const Schedule doubled = build_schedule({.depth = 4, .micro_batches = 8, .scaling = "doubling"});
+  refused(doubled, [](Schedule& s) { erase(s, 0, "LoadMicro p0 s0 m1"); },
+          {"worker 0, body[", "F p0 s0 m1", "micro-batch 1 has not been loaded"});
+  refused(
+      serial(3), [](Schedule& s) { find(s, 0, "LoadMicro p0 s0 m1").count = 2; },
+      {"worker 0, body[", "LoadMicro p0 s0 m1 x2", "crosses the border between two slots of 2"});
+}
+
+TEST_CASE("broken: a load twice, or where nobody reads data") {
+  refused(good(), [](Schedule& s) { twice(s, 0, "LoadMicro p0 s0 m1"); },
+          {"worker 0, body[", "LoadMicro p0 s0 m1", "micro-batch 1 is loaded twice"});
+  refused(good(), [](Schedule& s) { insert_before(s, 1, "LoadMicro p0 s1 m0", "RecvWait"); },
+          {"worker 1, body[", "LoadMicro p0 s1 m0", "only the first and the last stage read data"});
 }
 
 TEST_CASE("broken: computing before the input is there") {
-  refused([](Schedule& s) { erase(s, 1, "RecvWait p0 s1 m0 activation"); },
+  refused(good(), [](Schedule& s) { erase(s, 1, "RecvWait p0 s1 m0 activation"); },
           {"worker 1, body[", "F p0 s1 m0", "its input has not arrived"});
-  refused([](Schedule& s) { erase(s, 1, "RecvWait p0 s1 m0 gradient"); },
+  refused(good(), [](Schedule& s) { erase(s, 1, "RecvWait p0 s1 m0 gradient"); },
           {"worker 1, body[", "B p0 s1 m0", "its gradient has not arrived"});
 }
 
-TEST_CASE("broken: a slot overruns the pool") {
-  refused([](Schedule& s) { s.slots[1] = 3; },
-          {"worker 1, body[", "slot 3 overruns the worker's pool of 3"});
+TEST_CASE("broken: a message is sent twice, or waited for twice") {
+  refused(good(),
+          [](Schedule& s) {
+            twice(s, 0, "SendStart p0 s0 m0 activation");
+            twice(s, 1, "RecvStart p0 s1 m0 activation");
+          },
+          {"worker 0, body[", "SendStart p0 s0 m0 activation", "it is sent a second time"});
+  for (const char* text : {"SendWait p0 s1 m0 activation", "RecvWait p0 s1 m0 activation"})
+    refused(good(), [&](Schedule& s) { twice(s, 1, text); },
+            {"worker 1, body[", text, "nothing like it has been started"});
 }
 
-TEST_CASE("broken: a slot is used by two micro-batches") {
-  refused(
-      [](Schedule& s) {
-        for (Instr& in : body(s, 0))
-          if (in.slot == 1) in.slot = 0;
-      },
-      {"worker 0, body[3] 't02 LoadMicro p0 s0 m1 slot0'", "slot 0 is in use",
-       "it holds micro-batch 0 of stage 0, which still needs its Backward"});
+TEST_CASE("broken: something is under way at the end") {
+  refused(build_evaluation(good(), 4),
+          [](Schedule& s) {
+            erase(s, 0, "SendWait p0 s0 m2 activation");
+            erase(s, 0, "FreeSlot p0 s0 m2");
+          },
+          {"worker 0, end of body: 't", "SendStart p0 s0 m2 activation w1' has no wait",
+           "something is left live"});
 }
 
-TEST_CASE("broken: a slot is reused before its send is over") {
+TEST_CASE("broken: a pool is too small") {
+  refused(good(), [](Schedule& s) { s.slots[1] = 3; },
+          {"worker 1, body[", "F p1 s2 m3", "it needs slot 4, beyond the worker's pool of 3"});
+  refused(good(), [](Schedule& s) { s.edge_slots[0] = 3; },
+          {"worker 0, body[", "it needs edge slot 4, beyond the worker's pool of 3"});
+}
+
+TEST_CASE("broken: a gradient over an activation that is still being sent") {
   const Schedule s = build_schedule({.schedule = "1f1b", .depth = 3, .micro_batches = 6});
+  refused(s,
+          [](Schedule& b) {
+            move_before(b, 1, "RecvStart p0 s1 m1 gradient", "SendWait p0 s1 m1 activation");
+          },
+          {"worker 1, body[", "RecvStart p0 s1 m1 gradient",
+           "the activation of the same micro-batch is still being sent (SendWait missing)"});
+}
+
+TEST_CASE("broken: a slot is never freed, freed twice, in part, or while in use") {
+  refused(good(), [](Schedule& s) { erase(s, 0, "FreeSlot p0 s0 m1"); },
+          {"worker 0, end of body: the slot of stage 0, micro-batch 1, is never freed"});
+  refused(good(), [](Schedule& s) { twice(s, 0, "FreeSlot p0 s0 m1"); },
+          {"worker 0, body[", "FreeSlot p0 s0 m1", "these micro-batches have no slot"});
+  refused(good(), [](Schedule& s) { move_before(s, 0, "FreeSlot p0 s0 m0", "B p0 s0 m0"); },
+          {"worker 0, body[", "FreeSlot p0 s0 m0", "micro-batch 0 still needs its Backward"});
   refused(
-      [](Schedule& broken) {
-        move_before(broken, 1, "RecvStart p0 s1 m3", "SendWait p0 s1 m0 gradient");
-      },
-      {"worker 1, body[", "RecvStart p0 s1 m3 activation",
-       "is in use: it holds micro-batch 0 of stage 1", "SendWait missing"},
-      s);
-  refused([](Schedule& broken) { erase(broken, 1, "SendWait p0 s1 m0 gradient"); },
-          {"worker 1, body[", "FreeSlot", "SendWait missing"}, s);
-  refused([](Schedule& broken) { erase(broken, 1, "SendWait p0 s1 m0 activation"); },
-          {"RecvStart p0 s1 m0 gradient", "the activation of this slot has had no SendWait"}, s);
-}
-
-TEST_CASE("broken: a slot is never freed, or freed while in use") {
-  refused([](Schedule& s) { erase(s, 0, "FreeSlot slot1"); }, {"slot 1 is never freed"});
-  refused([](Schedule& s) { move_before(s, 0, "FreeSlot slot0", "RecvWait p0 s0 m0 gradient"); },
-          {"FreeSlot slot0", "slot 0 is in use"});
-}
-
-TEST_CASE("broken: a wrong peer, pipe or place") {
-  refused([](Schedule& s) { body(s, 0)[find(s, 0, "SendStart p0 s0 m0")].peer = 2; },
-          {"worker 0, body[2]", "its peer is worker 2, but stage 1 of pipe 0 is on worker 1"});
-  refused([](Schedule& s) { body(s, 1)[find(s, 1, "F p0 s1 m0")].pipe = 1; },
-          {"worker 1, body[", "stage 1 of pipe 1 is on worker 2"});
-  refused([](Schedule& s) { std::swap(s.placement[0][0], s.placement[0][1]); },
-          {"group 0 is not made of"});
-  refused([](Schedule& s) { std::swap(s.groups[4].holders[0], s.groups[4].holders[1]); },
-          {"group 4 is not made of the holders"});
-}
-
-TEST_CASE("broken: an update before the verdict, twice, or missing") {
-  refused([](Schedule& s) { move_before(s, 2, "Update s1", "Verdict"); },
-          {"worker 2, body[", "Update s1", "an Update before the Verdict"});
-  refused([](Schedule& s) { body(s, 2).push_back(Instr(body(s, 2).back())); },
-          {"worker 2, body[", "Update s2", "stage 2 is updated a second time"});
-  refused([](Schedule& s) { erase(s, 3, "Update s4"); },
-          {"worker 3, end of body: stage 4 is never updated"});
-  refused([](Schedule& s) { body(s, 1)[find(s, 1, "Update s2")].stage = 3; },
-          {"Update s3", "the worker does not hold stage 3"});
+      good(),
+      [](Schedule& s) { move_before(s, 0, "FreeSlot p1 s3 m2", "SendStart p1 s3 m2 gradient"); },
+      {"worker 0, body[", "FreeSlot p1 s3 m2", "micro-batch 2 has not been sent"});
+  refused(good(),
+          [](Schedule& s) { move_before(s, 0, "FreeSlot p1 s3 m2", "SendWait p1 s3 m2 gradient"); },
+          {"worker 0, body[", "FreeSlot p1 s3 m2", "(SendWait missing)"});
+  refused(build_schedule({.depth = 4, .micro_batches = 8, .scaling = "doubling"}),
+          [](Schedule& s) { find(s, 0, "FreeSlot p0 s0 m0 x2").count = 1; },
+          {"worker 0, body[", "FreeSlot p0 s0 m0",
+           "a slot is freed as a whole: its micro-batches are 2 from 0 on"});
+  const Schedule evaluation = build_evaluation(good(), 4);
+  refused(evaluation, [](Schedule& s) { move_before(s, 0, "FreeSlot p0 s0 m0", "F p0 s0 m0"); },
+          {"FreeSlot p0 s0 m0", "micro-batch 0 still needs its Forward"});
+  refused(
+      evaluation,
+      [](Schedule& s) { move_before(s, 0, "FreeSlot p0 s0 m0", "SendStart p0 s0 m0 activation"); },
+      {"FreeSlot p0 s0 m0", "micro-batch 0 has not been sent"});
 }
 
 TEST_CASE("broken: backwards of a (pipe, stage) out of order") {
-  // All gradients are there before the first backward of gpipe's first stage could be swapped, so
-  // only the order of addition is wrong.
-  const Schedule serial = build_schedule({.schedule = "gpipe", .depth = 1, .micro_batches = 3});
-  refused(
-      [](Schedule& s) {
-        std::swap(body(s, 0)[find(s, 0, "B p0 s0 m0")], body(s, 0)[find(s, 0, "B p0 s0 m1")]);
-        std::swap(body(s, 0)[find(s, 0, "FreeSlot slot0")],
-                  body(s, 0)[find(s, 0, "FreeSlot slot1")]);
-      },
-      {"B p0 s0 m0", "must be added in ascending micro-batch order, and micro-batch 1 was before"},
-      serial);
+  // All forwards are through before gpipe's first backward, so only the order of addition is wrong.
+  refused(serial(3),
+          [](Schedule& s) {
+            swap(s, 0, "B p0 s0 m0", "B p0 s0 m1");
+            swap(s, 0, "FreeSlot p0 s0 m0", "FreeSlot p0 s0 m1");
+          },
+          {"worker 0, body[8] ", "B p0 s0 m0",
+           "must be added in ascending micro-batch order, and micro-batch 1 was before"});
 }
 
 TEST_CASE("broken: a micro-batch on two pipes, or on none") {
-  const Schedule one = build_schedule({.depth = 2, .micro_batches = 2});
-  refused(
-      [](Schedule& s) {
-        for (Program& p : s.programs)
-          for (Instr& in : p.body)
-            if (in.micro == 1) in.micro = 0;
-      },
-      {"micro-batch 0 runs on pipe"}, one);
-  refused([](Schedule& s) { s.micro_batches = 5; }, {"micro-batch 4 is never run"});
+  refused(build_schedule({.depth = 2, .micro_batches = 2}),
+          [](Schedule& s) {
+            for (Program& p : s.programs)
+              for (Instr& in : p.body)
+                if (in.micro == 1) in.micro = 0;
+          },
+          {"micro-batch 0 runs on pipe"});
+  refused(good(), [](Schedule& s) { s.micro_batches = 5; }, {"micro-batch 4 is never run"});
 }
 
-TEST_CASE("broken: work after the verdict, and a worker without one") {
-  refused([](Schedule& s) { move_before(s, 0, "Verdict", "AllReduceStart s4"); },
-          {"deadlock under blocking rendezvous", "Verdict' waits for worker 3", "a circle"});
-  refused([](Schedule& s) { move_before(s, 0, "Verdict", "AllReduceStart s1"); },
-          {"stage 1 has 2 contributions and is not reduced: its AllReduce is missing"},
-          build_schedule({.schedule = "1f1b", .depth = 1, .tied = true}));
-  refused([](Schedule& s) { move_before(s, 0, "Verdict", "FreeSlot slot2"); },
-          {"only updates may follow the Verdict"});
-  refused([](Schedule& s) { erase(s, 1, "Verdict"); },
-          {"Update s1", "an Update before the Verdict"});
+TEST_CASE("broken: a backward on the other pipe of the same worker") {
+  ComputePlan plan = generate({.schedule = "gpipe", .depth = 1, .micro_batches = 2});
+  plan.placement = {{0}, {0}};
+  plan.pipeline_pairs = 1;
+  for (Instr& in : plan.workers[0]) in.pipe = in.micro;
+  refused(lower(plan, {}), [](Schedule& s) { find(s, 0, "B p1 s0 m1").pipe = 0; },
+          {"worker 0, body[", "B p0 s0 m1", "micro-batch 1 runs on pipe 1"});
+}
+
+TEST_CASE("broken: two computations of a worker in one tick") {
+  refused(good(), [](Schedule& s) { find(s, 0, "F p0 s0 m1").tick = 0; },
+          {"worker 0, body[4] 't00 F p0 s0 m1'", "a worker computes one thing per tick"});
 }
 
 TEST_CASE("broken: training in an evaluation") {
-  refused([](Schedule& s) { s.forward_only = true; },
-          {"evaluation has forwards and activations only"});
+  refused(good(), [](Schedule& s) { s.forward_only = true; },
+          {"worker 3, body[", "B p0 s3 m0", "evaluation has forwards and activations only"});
 }
 
-TEST_CASE("broken: what this version has no rule for") {
-  refused([](Schedule& s) { s.versions = 2; }, {"it stores 2 weight versions"});
-  refused([](Schedule& s) { s.programs[0].prologue = {body(s, 0)[0]}; },
-          {"has a prologue or an epilogue"});
-  refused([](Schedule& s) { body(s, 0)[0].op = Op::Recompute; }, {"has no rule in this version"});
-  refused([](Schedule& s) { body(s, 0)[0].step = 1; }, {"step, version"});
+Schedule split() {
+  ComputePlan plan = generate({.schedule = "1f1b", .depth = 2, .micro_batches = 2});
+  for (std::vector<Instr>& list : plan.workers) {
+    std::vector<Instr> halves;
+    for (Instr in : list) {
+      in.tick *= 2;
+      if (in.op == Op::Backward) in.op = Op::BackwardInput;
+      halves.push_back(in);
+      if (in.op != Op::BackwardInput) continue;
+      in.op = Op::BackwardWeight;
+      ++in.tick;
+      halves.push_back(in);
+    }
+    list = halves;
+  }
+  return lower(plan, {});
 }
 
-TEST_CASE("every single instruction is needed") {
+TEST_CASE("broken: halves of a backward in the wrong order, missing or double") {
+  refused(split(), [](Schedule& s) { swap(s, 1, "Bi p0 s1 m0", "Bw p0 s1 m0"); },
+          {"worker 1, body[", "Bw p0 s1 m0", "the BackwardInput of micro-batch 0 comes first"});
+  refused(split(), [](Schedule& s) { twice(s, 1, "Bi p0 s1 m0"); },
+          {"worker 1, body[", "Bi p0 s1 m0", "a second Backward of micro-batch 0"});
+  refused(split(), [](Schedule& s) { twice(s, 1, "Bw p0 s1 m0"); },
+          {"worker 1, body[", "Bw p0 s1 m0", "a second Backward of micro-batch 0"});
+  refused(split(), [](Schedule& s) { erase(s, 1, "Bw p0 s1 m0"), s.slots[1] = 2; },
+          {"worker 1, body[", "FreeSlot p0 s1 m0", "micro-batch 0 still needs its Backward"});
+}
+
+TEST_CASE("broken: a recomputation too early, too late, twice or missing") {
+  const Schedule s =
+      build_schedule({.schedule = "1f1b", .depth = 2, .micro_batches = 2, .recompute = true});
+  refused(s, [](Schedule& b) { move_before(b, 1, "R p0 s1 m0", "F p0 s1 m0"); },
+          {"worker 1, body[", "R p0 s1 m0", "micro-batch 0 has not had its Forward"});
+  refused(s, [](Schedule& b) { twice(b, 1, "R p0 s1 m0"); },
+          {"worker 1, body[", "R p0 s1 m0", "a second Recompute of micro-batch 0"});
+  refused(s, [](Schedule& b) { erase(b, 1, "R p0 s1 m0"); },
+          {"worker 1, body[", "B p0 s1 m0", "micro-batch 0 has had no Recompute"});
+  refused(s, [](Schedule& b) { swap(b, 1, "R p0 s1 m0", "B p0 s1 m0"); },
+          {"worker 1, body[", "B p0 s1 m0", "micro-batch 0 has had no Recompute"});
+  // Every activation made again before its turn: the pool of one is too small.
+  refused(s, [](Schedule& b) { move_before(b, 0, "R p0 s0 m1", "R p0 s0 m0"); },
+          {"worker 0, body[", "R p0 s0 m0", "it needs slot 2, beyond the worker's pool of 1"});
+}
+
+TEST_CASE("every single instruction is needed, once") {
   for (const Request& request :
        {Request{.depth = 4, .micro_batches = 5, .tied = true},
         Request{.schedule = "1f1b", .depth = 3, .micro_batches = 4, .width = 2, .tied = true},
-        Request{.schedule = "gpipe", .depth = 1, .micro_batches = 2, .tied = true}}) {
+        Request{.schedule = "gpipe", .depth = 1, .micro_batches = 2, .tied = true},
+        Request{.schedule = "gems", .depth = 3, .micro_batches = 3, .recompute = true},
+        Request{.depth = 4, .micro_batches = 4, .gradient_sync = "eager", .zero_stage = 1},
+        Request{.depth = 4, .micro_batches = 12, .scaling = "doubling"},
+        Request{.schedule = "pipedream", .depth = 3, .micro_batches = 1, .width = 2},
+        Request{.schedule = "pipedream-2bw", .depth = 2, .micro_batches = 2, .tied = true}}) {
     const Schedule whole = build_schedule(request);
     for (int w = 0; w < request.depth; ++w)
       for (std::size_t i = 0; i < whole.programs[static_cast<std::size_t>(w)].body.size(); ++i) {
         Schedule s = whole;
         CAPTURE(request.schedule, w, i, to_string(body(s, w)[i]));
-        body(s, w).erase(body(s, w).begin() + static_cast<std::ptrdiff_t>(i));
+        const auto place = static_cast<std::ptrdiff_t>(i);
+        body(s, w).erase(body(s, w).begin() + place);
         CHECK_THROWS_AS(verify(s), Error);
         s = whole;
-        body(s, w).insert(body(s, w).begin() + static_cast<std::ptrdiff_t>(i),
-                          Instr(body(s, w)[i]));
+        body(s, w).insert(body(s, w).begin() + place, Instr(body(s, w)[i]));
         CHECK_THROWS_AS(verify(s), Error);
       }
   }
 }
 
 }  // namespace
-}  // namespace chimera::schedule
+}  // namespace chimera::schedule::broken
