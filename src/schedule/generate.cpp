@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "generators.h"
+#include "searched.h"
 
 namespace chimera::schedule {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 // Bounds what a typing error can allocate; D = 32 allows 8,192 micro-batches per step.
 constexpr Index kMostDepth = 1024, kMostCells = Index{1} << 18;
 
-constexpr std::array<ScheduleInfo, 6> kKnown = {{
+constexpr std::array<ScheduleInfo, 7> kKnown = {{
     {"gpipe",
      "all forwards, then all backwards; any depth; 2(D-1) bubbles, N micro-batches in flight",
      "Huang et al., GPipe, NeurIPS 2019"},
@@ -30,6 +31,8 @@ constexpr std::array<ScheduleInfo, 6> kKnown = {{
     {"pipedream-2bw",
      "no flush: N >= D micro-batches per step, on the weights of one update before; any depth",
      "Narayanan et al., PipeDream-2BW, ICML 2021"},
+    {"zb-h1", "1f1b with the backward in two halves, the weight half in the bubbles; any depth",
+     "Qi et al., Zero Bubble, ICLR 2024"},
 }};
 
 // The divisor of n nearest to f; the smaller of two equally near ones.
@@ -180,7 +183,11 @@ ComputePlan generate(const Request& r) {
   if (r.schedule == "gems") return gems(D, N);
   if (r.schedule == "pipedream") return pipedream(D);
   if (r.schedule == "pipedream-2bw") return pipedream_2bw(D, N);
-  if (r.scaling != "direct") return chimera_doubling(D, N);
+  if (r.schedule == "zb-h1") return zb_h1(r);
+  if (r.overlap_steps) return chimera_overlapped(r);
+  if (r.split_backward) return chimera_split(r);
+  if (r.scaling != "direct")
+    return f == 1 ? chimera_doubling(D, N) : chimera_doubling_searched(r);
   return chimera_direct(D, N, f);
 }
 

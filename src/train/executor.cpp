@@ -206,7 +206,14 @@ Index Worker::train_steps(SampleSource& samples, Index first, Index last, const 
                       .done = done,
                       .first = first,
                       .last = last};
-  run(execution, programs_.train.programs[static_cast<std::size_t>(worker_)]);
+  try {
+    run(execution, programs_.train.programs[static_cast<std::size_t>(worker_)]);
+  } catch (const Aborted&) {
+    throw;
+  } catch (...) {
+    comm_.fail(std::current_exception());  // before buffers go that others may be reading
+    throw;
+  }
   return execution.last;
 }
 

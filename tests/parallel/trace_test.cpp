@@ -1,8 +1,11 @@
 // Timelines of real runs: what eager reductions do while a worker computes, and the file for
 // Perfetto.
 #include <chrono>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
+#include "chimera/base/file.h"
 #include "chimera/base/json.h"
 #include "chimera/train/trace.h"
 #include "chimera/train/trainer.h"
@@ -18,22 +21,23 @@ struct Traced {
   std::vector<std::vector<train::TraceEvent>> workers;
 };
 
-// One step in which every computation takes a few milliseconds of sleep: any reduction that is
-// started before one has time to finish within it.
-Traced trace_step(const GoldenModel& model, const std::string& sync) {
+// Steps in which every computation takes a few milliseconds of sleep: a reduction that is started
+// before one has time to finish within it. Several, since in one the reduction may be done while
+// the worker still waits for a message.
+Traced trace_steps(const GoldenModel& model, const std::string& sync) {
   train::Config config = with_layout(model.config("plain"), "chimera", 4, 1, 4, model.batch());
   config.parallel.gradient_sync = sync;
   const train::Programs programs = train::build_programs(config);
   Traced out;
   out.workers.resize(4);
-  const std::vector<Index> steps = {0};
+  const std::vector<Index> steps = {0, 1, 2, 3, 4, 5};
   run_local(4, 60, 1, [&](Communicator& comm) {
     GoldenSamples samples(model);
     train::Worker worker(config, programs, comm, [] { return false; });
     worker.set_stand_in(
         [](const schedule::Instr&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
     worker.trace(&steps, &out.workers[static_cast<std::size_t>(comm.rank())]);
-    worker.train_step(samples, 0);
+    worker.train_steps(samples, 0, 6, [](Index, const train::StepResult&) { return false; });
   });
   return out;
 }
@@ -54,14 +58,14 @@ int beside_computation(const std::vector<train::TraceEvent>& events) {
 // last backward; with eager-opt they alone reduce early, with eager all do.
 TEST_CASE("eager reductions move while the worker computes, lazy ones do not") {
   const GoldenModel model("untied");
-  if (model.layers() < 4) return WARN("the reference has fewer than 4 layers");
-  const Traced lazy = trace_step(model, "lazy"), eager = trace_step(model, "eager"),
-               some = trace_step(model, "eager-opt");
+  REQUIRE(model.layers() >= 4);
+  const Traced lazy = trace_steps(model, "lazy"), eager = trace_steps(model, "eager"),
+               some = trace_steps(model, "eager-opt");
   for (std::size_t w = 0; w < 4; ++w) {
     INFO("worker " << w);
     CHECK(beside_computation(lazy.workers[w]) == 0);
-    CHECK(beside_computation(eager.workers[w]) == 1);
-    CHECK(beside_computation(some.workers[w]) == (w == 0 || w == 3 ? 1 : 0));
+    CHECK(beside_computation(eager.workers[w]) > 0);
+    CHECK((beside_computation(some.workers[w]) > 0) == (w == 0 || w == 3));
   }
 }
 

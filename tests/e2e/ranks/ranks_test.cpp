@@ -39,6 +39,25 @@ TEST_CASE("ranks: two replicas of two ranks equal four threads to the last digit
   check_same("--set parallel.depth=2 --set parallel.width=2 --set parallel.micro_batches=2", 4);
 }
 
+// Every schedule, and every way to run one, by its command: threads, ranks, evaluations and
+// checkpoints on the way.
+TEST_CASE("ranks: every schedule: four ranks equal four threads to the last digit") {
+  const std::string loose = "--set optimizer.grad_clip=0 --set model.tied_embeddings=false ";
+  for (const std::string layout :
+       {"schedule=gems", "schedule=zb-h1",
+        "schedule=interleaved --set parallel.depth=2 --set parallel.virtual_stages=2 --set "
+        "parallel.width=2 --set parallel.micro_batches=2",
+        "scaling=doubling --set parallel.depth=2 --set parallel.width=2 --set "
+        "parallel.micro_batches=4 --set parallel.recompute=full",
+        "gradient_sync=eager --set parallel.zero_stage=1 --set parallel.recompute=selective",
+        "split_backward=true", "split_backward=true --set parallel.overlap_steps=true",
+        "pipeline_pairs=2 --set parallel.gradient_sync=eager-opt",
+        "schedule=pipedream --set parallel.micro_batches=1", "schedule=pipedream-2bw"}) {
+    INFO(layout);
+    check_same(loose + "--set parallel." + layout, 4);
+  }
+}
+
 TEST_CASE("ranks: one rank under a launcher is a whole job of one worker") {
   const Project project;
   const std::string one = "--set parallel.schedule=1f1b --set parallel.depth=1";
