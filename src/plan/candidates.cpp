@@ -150,6 +150,8 @@ class Enumeration {
       for (const int zero : request_.zero_stages) {
         r.recompute = recompute == "full";
         r.zero_stage = zero;
+        // A pending weight gradient keeps what would be recomputed.
+        if (recompute == "selective" && (r.split_backward || r.schedule == "zb-h1")) continue;
         // One program: doubling where it recomputes, halving where it does not.
         if (r.scaling == (recompute == "full" ? "halving" : "doubling")) continue;
         // Nobody to share with: as ZeRO 0.

@@ -17,11 +17,6 @@ std::string milliseconds(double seconds) {
   return seconds > 0 ? formatted("%.1f", 1e3 * seconds) : "-";
 }
 
-std::string gib(Index bytes) {
-  return formatted(bytes < Index{100} << 20 ? "%.4f" : "%.2f",
-                   static_cast<double>(bytes) / static_cast<double>(Index{1} << 30));
-}
-
 // What distinguishes variants of one schedule.
 std::string variant(const Candidate& c) {
   const schedule::Request& r = c.request;
@@ -58,19 +53,19 @@ std::string describe(const Candidate& c) {
 
 std::string report(const SearchRequest& request, const SearchResult& result) {
   std::string out =
-      formatted("%-13s %-17s %6s %5s %4s %5s %-9s %4s %-9s %10s %10s %11s %7s %17s\n", "schedule",
+      formatted("%-13s %-17s %6s %5s %4s %5s %-9s %4s %-9s %10s %10s %11s %7s %23s\n", "schedule",
                 "variant", "W", "D", "B", "N", "recompute", "ZeRO", "sync", "step ms", "Eq. 1 ms",
-                "tokens/s", "bubble", "GiB most/least");
+                "tokens/s", "bubble", "memory most / least");
   const double tokens = static_cast<double>(request.batch) * static_cast<double>(request.T);
   for (const Ranked& r : result.ranked) {
     const schedule::Request& q = r.candidate.request;
-    out += formatted("%-13s %-17s %6d %5d %4ld %5d %-9s %4d %-9s %10s %10s %11.0f %6.1f%% %17s\n",
+    out += formatted("%-13s %-17s %6d %5d %4ld %5d %-9s %4d %-9s %10s %10s %11.0f %6.1f%% %23s\n",
                      q.schedule.c_str(), variant(r.candidate).c_str(), q.width, q.depth,
                      static_cast<long>(r.candidate.samples), q.micro_batches,
                      r.candidate.recompute.c_str(), q.zero_stage, q.gradient_sync.c_str(),
                      milliseconds(r.seconds).c_str(), milliseconds(r.equation).c_str(),
                      tokens / r.seconds, 100 * r.bubble,
-                     (gib(r.most_memory) + "/" + gib(r.least_memory)).c_str());
+                     (bytes_text(r.most_memory) + " / " + bytes_text(r.least_memory)).c_str());
   }
   if (result.ranked.empty()) out += "no layout fits\n";
   if (!result.ranked.empty())
