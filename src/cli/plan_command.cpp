@@ -143,6 +143,8 @@ void run(Arguments& a) {
   } else {
     calibration = plan::read_calibration(a.calibration);
     s.cluster = plan::cluster_of(calibration, a.transport);
+    base.parallel.calibration = std::filesystem::absolute(a.calibration).string();
+    s.measured = true;
     base.device.threads = calibration.steps.front().threads;
     s.times = [&](Index B) { return plan::measured_times(calibration, s.model, B, s.T); };
   }

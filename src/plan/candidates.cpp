@@ -169,10 +169,12 @@ class Enumeration {
     if (request_.refuse)
       if (const std::string why = request_.refuse(c); !why.empty())
         return refusals_.add("refused by the configuration", describe(c) + ": " + why);
+    // Searched orders follow the times, which recomputation changes.
+    const bool searched = r.split_backward || r.schedule == "zb-h1";
     const std::string key =
         concat(r.schedule, ' ', r.depth, ' ', r.micro_batches, ' ', r.pipeline_pairs, ' ',
                r.scaling, ' ', r.split_backward, ' ', r.overlap_steps, ' ', r.virtual_stages, ' ',
-               B, ' ', r.overlap_steps || r.split_backward ? r.recompute : false);
+               B, ' ', searched ? recompute : "");
     Family& family = families_[key];
     if (family.members.empty()) family.request = r;
     family.members.push_back(std::move(ranked));

@@ -76,7 +76,10 @@ class Chains {
                                                : forward_[at(in.stage, m)]);
     }
     chain.seconds += seconds_of(in, stage);
-    (in.op == Op::Forward ? chain.forwards : chain.backwards) += in.count;
+    if (in.op == Op::Forward)
+      chain.forwards += in.count;
+    else  // a half counts half
+      chain.backwards += in.count * (in.op == Op::Backward ? 1.0 : 0.5);
     mine = chain;
     if (in.op == Op::BackwardWeight) return;
     for (int m = in.micro; m < in.micro + in.count; ++m)

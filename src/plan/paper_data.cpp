@@ -51,7 +51,8 @@ double sourced(const Fields& f, const Range& range) {
 
 PaperMachine read_machine(const Fields& f) {
   f.only({"name", "peak_flops", "memory_bandwidth", "half_output", "devices_per_node",
-          "most_bandwidth", "optimizer_floats", "points", "derive", "constants"});
+          "most_bandwidth", "optimizer_floats", "points", "derive", "constants"},
+         {"lazy_inline"});
   PaperMachine m;
   m.name = f["name"].text(100);
   m.peak_flops = sourced(f["peak_flops"], kPositive);
@@ -61,16 +62,19 @@ PaperMachine read_machine(const Fields& f) {
   m.most_bandwidth = sourced(f["most_bandwidth"], kPositive);
   m.optimizer_floats = sourced(f["optimizer_floats"], kAnything);
   for (const Fields& p : f["points"].list(3)) {
-    p.only({"figure", "name", "nodes", "why"});
+    p.only({"figure", "name", "nodes", "why"}, {"batch"});
     p["why"].text();
-    m.points.push_back({p["figure"].text(20), p["name"].text(100), p["nodes"].count(kWorkers)});
+    m.points.push_back({p["figure"].text(20), p["name"].text(100), p["nodes"].count(kWorkers),
+                        p.has("batch") ? p["batch"].count(kSize) : 0});
   }
   for (const Fields& d : f["derive"].list(3)) m.derive.push_back(d.text(40));
   const Fields c = f["constants"];
-  c.only({"achieved_fraction", "latency", "bandwidth"});
+  c.only({"achieved_fraction", "latency", "bandwidth"}, {"reduction_bandwidth"});
   m.achieved_fraction = c["achieved_fraction"].number({1e-3, 1, "(a share of the peak)"});
   m.latency = c["latency"].number({0, 1, "seconds"});
   m.bandwidth = c["bandwidth"].number(kPositive);
+  if (c.has("reduction_bandwidth")) m.reduction_bandwidth = c["reduction_bandwidth"].number(kPositive);
+  if (f.has("lazy_inline")) m.lazy_inline = f["lazy_inline"].flag();
   return m;
 }
 
@@ -138,11 +142,12 @@ const PaperModel& PaperData::model(const std::string& name) const {
 const PaperMachine& PaperData::machine(const std::string& name) const {
   return found(machines, "machine " + name, [&](const PaperMachine& m) { return m.name == name; });
 }
-const PaperRow& PaperData::row(const std::string& figure, const std::string& name,
-                               Index nodes) const {
-  return found(
-      rows, concat("row ", name, " on ", nodes, " nodes in figure ", figure),
-      [&](const PaperRow& r) { return r.figure == figure && r.name == name && r.nodes == nodes; });
+const PaperRow& PaperData::row(const PaperMachine::Point& p) const {
+  return found(rows, concat("row ", p.name, " on ", p.nodes, " nodes in figure ", p.figure),
+               [&](const PaperRow& r) {
+                 return r.figure == p.figure && r.name == p.name && r.nodes == p.nodes &&
+                        (p.batch == 0 || r.batch == p.batch);
+               });
 }
 
 std::string PaperRow::label() const {
@@ -152,9 +157,9 @@ std::string PaperRow::label() const {
                 r.recompute ? ", R" : "");
 }
 
-PaperData read_paper(const std::string& directory) {
+PaperData read_paper(const std::string& directory, const std::string& constants_name) {
   const std::filesystem::path folder(directory);
-  const std::string numbers = folder / "numbers.json", constants = folder / "constants.json";
+  const std::string numbers = folder / "numbers.json", constants = folder / constants_name;
   const Json first = read_json(numbers, "chimera-paper-numbers"),
              second = read_json(constants, "chimera-paper-constants");
   PaperData data;

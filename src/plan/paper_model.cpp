@@ -69,7 +69,8 @@ std::vector<StageSeconds> paper_stage_seconds(const PaperModel& m, const PaperMa
     // Twice the forward's products and passes, and the gradients are added to those before.
     stage.input = stage.forward;
     stage.weight = stage.forward + pieces.moved(3 * parameters[s]);
-    stage.recompute = recompute ? blocks : 0;
+    stage.recompute =
+        recompute ? blocks : 0;
     out.push_back(stage);
   }
   return out;
@@ -96,7 +97,11 @@ schedule::Costs paper_costs(const PaperModel& m, const PaperMachine& machine, co
   costs.workers_per_node = narrow<int>(machine.devices_per_node);
   // Everything is staged through the host by one library: one alpha and one beta, as in Eq. 1.
   costs.inter_node = {machine.latency, 1 / machine.bandwidth};
-  costs.intra_node = costs.reduction_inter_node = costs.reduction_intra_node = costs.inter_node;
+  costs.intra_node = costs.inter_node;
+  const double bandwidth =
+      machine.reduction_bandwidth > 0 ? machine.reduction_bandwidth : machine.bandwidth;
+  costs.reduction_inter_node = costs.reduction_intra_node = {machine.latency, 1 / bandwidth};
+  costs.reductions_inline = machine.lazy_inline && row.request.gradient_sync == "lazy";
   return costs;
 }
 
@@ -119,6 +124,8 @@ struct Constant {
 Constant constant_of(const std::string& name, const PaperMachine& m) {
   if (name == "achieved_fraction") return {&PaperMachine::achieved_fraction, 0.02, 1};
   if (name == "latency") return {&PaperMachine::latency, 1e-6, 1};
+  if (name == "reduction_bandwidth")
+    return {&PaperMachine::reduction_bandwidth, 1e7, m.most_bandwidth};
   if (name == "bandwidth") return {&PaperMachine::bandwidth, 1e7, m.most_bandwidth};
   Fail("'", name, "' is no derived constant; there are achieved_fraction, latency and bandwidth");
 }
@@ -133,7 +140,7 @@ Derived derive_constants(const PaperData& data, const PaperMachine& machine) {
   std::vector<PaperRun> runs;
   std::vector<const PaperRow*> rows;
   for (const PaperMachine::Point& p : machine.points) {
-    rows.push_back(&data.row(p.figure, p.name, p.nodes));
+    rows.push_back(&data.row(p));
     runs.emplace_back(*rows.back());
   }
   Derived out{machine, std::vector<double>(runs.size())};

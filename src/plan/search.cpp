@@ -30,18 +30,12 @@ Extent memory_of(const std::vector<StageBytes>& stages, const Schedule& train,
   return out;
 }
 
-// Searched schedules are given the times they will meet.
+// Searched schedules are made for the times where the run will be given them, too.
 schedule::Request with_times(const SearchRequest& request, const Candidate& c) {
   schedule::Request r = c.request;
-  if (!r.split_backward && r.schedule != "zb-h1") return r;
-  for (const StageSeconds& s :
-       stage_seconds(request.times(c.samples), c.layers, parse_recompute(c.recompute))) {
-    r.times.forward.push_back(s.forward);
-    r.times.input.push_back(s.input + s.recompute);
-    r.times.weight.push_back(s.weight);
-  }
-  r.times.message =
-      message_link(request.cluster, r.depth).seconds(message_bytes(shape_of(request, c)));
+  if (request.measured)
+    r.times = search_times(request.times(c.samples), request.model, c.layers,
+                           parse_recompute(c.recompute), r.depth);
   return r;
 }
 

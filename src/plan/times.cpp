@@ -44,6 +44,19 @@ std::vector<StageSeconds> stage_seconds(const PieceTimes& t, const std::vector<I
   return out;
 }
 
+schedule::StageTimes search_times(const PieceTimes& times, const model::ModelConfig& model,
+                                  const std::vector<Index>& layers, nn::Recompute recompute,
+                                  Index depth) {
+  schedule::StageTimes out;
+  for (const StageSeconds& s : stage_seconds(times, layers, recompute)) {
+    out.forward.push_back(s.forward);
+    out.input.push_back(s.input + s.recompute);
+    out.weight.push_back(s.weight);
+  }
+  out.update = times.optimizer * static_cast<double>(model::parameter_count(model) / depth);
+  return out;
+}
+
 model::StageCosts stage_costs(const PieceTimes& t) {
   return {.embedding = t.embedding_forward + t.embedding_backward,
           .block = t.block_forward + t.block_input + t.block_weight,

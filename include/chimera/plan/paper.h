@@ -30,7 +30,7 @@ struct PaperModel {
 struct PaperMachine {
   struct Point {
     std::string figure, name;
-    Index nodes = 0;
+    Index nodes = 0, batch = 0;  // batch 0: the series' first on so many nodes
   };
   std::string name;
   double peak_flops = 0, memory_bandwidth = 0;
@@ -43,6 +43,8 @@ struct PaperMachine {
   std::vector<std::string> derive;  // which of the three below
   double achieved_fraction = 0;     // of the peak by a large matrix product
   double latency = 0;               // seconds of a message beside its bytes
+  double reduction_bandwidth = 0;  // of reductions, where it is not the messages'
+  bool lazy_inline = false;  // reductions that are not eager stop their workers
   double bandwidth = 0;             // bytes per second of a message and of a reduction (GLOO)
 };
 
@@ -61,10 +63,10 @@ struct PaperData {
   std::vector<PaperRow> rows;
   const PaperModel& model(const std::string& name) const;
   const PaperMachine& machine(const std::string& name) const;
-  const PaperRow& row(const std::string& figure, const std::string& name, Index nodes) const;
+  const PaperRow& row(const PaperMachine::Point& point) const;
 };
 // Reads DIR/numbers.json and DIR/constants.json; errors name file, key and value.
-PaperData read_paper(const std::string& directory);
+PaperData read_paper(const std::string& directory, const std::string& constants = "constants.json");
 
 // Of one micro-batch of B samples per stage, equally many layers each; a recomputation is the
 // blocks' forward.

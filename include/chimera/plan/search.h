@@ -22,9 +22,10 @@ struct SearchRequest {
   model::ModelConfig model;
   Cluster cluster;
   std::function<PieceTimes(Index B)> times;  // of micro-batches of B; called by several threads
-  Index workers = 1, batch = 1, T = 0;       // P, B * N * W, tokens of a sample
-  Index memory = 0;                          // bytes of a worker; 0: the cluster's
-  std::vector<std::string> schedules;        // empty: all known
+  bool measured = false;  // the run will have a calibration: searched schedules follow its times
+  Index workers = 1, batch = 1, T = 0;  // P, B * N * W, tokens of a sample
+  Index memory = 0;                     // bytes of a worker; 0: the cluster's
+  std::vector<std::string> schedules;   // empty: all known
   std::vector<std::string> recompute = {"none", "selective", "full"};
   std::vector<int> zero_stages = {0, 1};
   bool stale = false;          // also schedules that compute with old weights

@@ -5,6 +5,7 @@
 #include "chimera/model/balance.h"
 #include "chimera/nn/block.h"
 #include "chimera/plan/cluster.h"
+#include "chimera/schedule/generate.h"
 
 namespace chimera::plan {
 
@@ -31,6 +32,12 @@ struct StageSeconds {
 };
 std::vector<StageSeconds> stage_seconds(const PieceTimes& times, const std::vector<Index>& layers,
                                         nn::Recompute recompute);
+
+// What searched schedules are made for: a recomputation belongs to the input half, `update` is that
+// of a worker's share of the model.
+schedule::StageTimes search_times(const PieceTimes& times, const model::ModelConfig& model,
+                                  const std::vector<Index>& layers, nn::Recompute recompute,
+                                  Index depth);
 
 // For model::balanced_stage_layers.
 model::StageCosts stage_costs(const PieceTimes& times);
