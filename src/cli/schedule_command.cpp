@@ -86,6 +86,7 @@ void add_schedule_command(CLI::App& app) {
   add_verify_command(*command, options);
   add_simulate_command(*command, options);
   add_compare_command(*command, options);
+  add_tradeoff_command(*command, options);
 }
 
 }  // namespace chimera::cli

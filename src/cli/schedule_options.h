@@ -47,5 +47,6 @@ using SharedOptions = std::shared_ptr<ScheduleOptions>;
 void add_verify_command(CLI::App& schedule, const SharedOptions& options);
 void add_simulate_command(CLI::App& schedule, const SharedOptions& options);
 void add_compare_command(CLI::App& schedule, const SharedOptions& options);
+void add_tradeoff_command(CLI::App& schedule, const SharedOptions& options);
 
 }  // namespace chimera::cli

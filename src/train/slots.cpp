@@ -39,6 +39,7 @@ Slots::Tenant& Slots::enter(const Instr& in, Index step) {
   free->stage = in.stage;
   free->block = in.micro / span_;
   free->step = step;
+  most_edges_ = std::max(most_edges_, ++edges_in_use_);
   return *free;
 }
 
@@ -48,6 +49,7 @@ void Slots::take_full(Tenant& tenant, int count) {
            " finds all slots in use");
     tenant.full = free_fulls_.back();
     free_fulls_.pop_back();
+    most_fulls_ = std::max(most_fulls_, ++fulls_in_use_);
   }
   tenant.live += count;
 }
@@ -56,9 +58,13 @@ void Slots::give_full(Tenant& tenant, int count) {
   if ((tenant.live -= count) > 0) return;
   free_fulls_.push_back(tenant.full);
   tenant.full = nullptr;
+  --fulls_in_use_;
 }
 
-void Slots::leave(Tenant& tenant) { tenant.stage = tenant.block = -1; }
+void Slots::leave(Tenant& tenant) {
+  tenant.stage = tenant.block = -1;
+  --edges_in_use_;
+}
 
 Communicator::Request& Slots::request(Tenant& tenant, const Instr& in, bool sending) {
   const int kind = (sending ? 2 : 0) + (in.message == Message::Gradient ? 1 : 0);

@@ -88,6 +88,27 @@ void print_plan(const Config& config, const Programs& programs, const std::strin
   std::fflush(stdout);
 }
 
+// What each worker took of what was predicted: slots are the part that the schedule decides.
+void print_used(Worker& worker, const Programs& programs, bool lead) {
+  Communicator& comm = worker.comm();
+  constexpr std::size_t kNumbers = 4;
+  std::vector<double> used(kNumbers * static_cast<std::size_t>(comm.size()));
+  const auto own = used.begin() + static_cast<std::ptrdiff_t>(kNumbers) * comm.rank();
+  own[0] = static_cast<double>(worker.slots().most_fulls());
+  own[1] = static_cast<double>(worker.footprint().full_slots);
+  own[2] = static_cast<double>(worker.slots().most_edges());
+  own[3] = static_cast<double>(worker.footprint().edge_slots);
+  sum_over_ranks(comm, kStartChannel, used, "the slots of all workers");
+  if (!lead) return;
+  std::string line = "slots used of predicted, full and edge, by worker:";
+  const auto shown = std::min(static_cast<std::size_t>(programs.train.depth), std::size_t{32});
+  for (std::size_t w = 0; w < shown; ++w) {
+    const double* n = used.data() + kNumbers * w;
+    line += concat(" ", n[0], "/", n[1], "+", n[2], "/", n[3]);
+  }
+  std::cout << line << std::endl;
+}
+
 // One worker's run. Every decision is taken alike by all workers: from the configuration, the step,
 // or the verdict.
 class Run {
@@ -97,6 +118,7 @@ class Run {
       : config_(config),
         options_(options),
         inputs_(inputs),
+        programs_(programs),
         lead_(comm.rank() == 0),
         worker_(config, programs, comm, stop_signal_received, make_cpu_ops(),
                 options.check ? make_planning_device() : make_host_device()),
@@ -127,6 +149,7 @@ class Run {
       if (due(step, config_.checkpoint.every) || last || stop) save(step, last || stop);
     }
     if (metrics_) metrics_->finish_live_line();
+    if (step > start_.step) print_used(worker_, programs_, lead_);
     if (!stop) return ExitCode::Done;
     return stopped(step);
   }
@@ -246,6 +269,7 @@ class Run {
   const Config& config_;
   const TrainOptions& options_;
   const RunInputs& inputs_;
+  const Programs& programs_;
   bool lead_;
   Worker worker_;
   std::string run_id_;

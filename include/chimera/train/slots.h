@@ -34,12 +34,16 @@ class Slots {
   void leave(Tenant& tenant);
   Communicator::Request& request(Tenant& tenant, const schedule::Instr& in, bool sending);
   int span() const { return span_; }
+  // The most that were in use at once.
+  Index most_edges() const { return most_edges_; }
+  Index most_fulls() const { return most_fulls_; }
 
  private:
   int span_ = 1;
   Buffer edges_, fulls_;
   std::vector<Tenant> tenants_;  // per edge slot
   std::vector<std::byte*> free_fulls_;
+  Index edges_in_use_ = 0, most_edges_ = 0, fulls_in_use_ = 0, most_fulls_ = 0;
 };
 
 }  // namespace chimera::train

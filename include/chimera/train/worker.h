@@ -99,6 +99,8 @@ class Worker {
   // The worker's held stages; the tied matrix under id D.
   std::map<int, HeldStage>& held() { return held_; }
   std::vector<plan::MemoryItem> memory() const { return footprint_.items(); }
+  const Slots& slots() const { return slots_; }
+  const plan::WorkerFootprint& footprint() const { return footprint_; }
   Communicator& comm() { return comm_; }
   Ops& ops() { return *ops_; }
 
