@@ -1,8 +1,9 @@
 #include "lower_steps.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 
 namespace chimera::schedule {
 namespace {
@@ -36,10 +37,14 @@ Timeline::Timeline(const ComputePlan& plan, const LowerOptions& options)
   out_.versions.assign(out_.groups.size(), 1);
   out_.accumulators.assign(out_.groups.size(), 1);
   out_.period = plan.period;
+  tenant_of_.assign(at(plan.stages()) * at(plan.micro_batches), -1);
+  for (const Group& group : out_.groups) reductions_.push_back(find_reduction(group));
+  constexpr std::size_t kUsual = 7;  // instructions that a computation brings with it
+  for (int w = 0; w < plan.depth; ++w) items_[at(w)].reserve(kUsual * plan.workers[at(w)].size());
 }
 
 void Timeline::place(int worker, Instr in, Phase phase) {
-  items_[at(worker)].push_back({in.tick, phase, order_++, std::move(in)});
+  items_[at(worker)].push_back({phase, std::move(in)});
 }
 
 void Timeline::last_send(int worker, const Instr& send) {
@@ -54,7 +59,9 @@ void Timeline::finished(int worker, const Instr& in, int first, int size) {
   free.stage = in.stage;
   free.micro = first;
   free.count = size;
-  tenants_.insert({{in.stage, first}, {worker, free, in.tick}});
+  for (Instr micro = free; micro.micro < first + size; ++micro.micro)
+    tenant_of(micro) = static_cast<int>(tenants_.size());
+  tenants_.push_back({worker, free, in.tick});
 }
 
 Schedule Timeline::finish() {
@@ -88,7 +95,7 @@ void Timeline::wait_for_last_sends() {
       wait.tick += (end ? period_ - 1 : position(order[i + 1]->tick)) - position(send.tick);
       const Phase phase = end ? Phase::Close : Phase::Wait;
       place(w, wait, phase);
-      Tenant& t = std::prev(tenants_.upper_bound({send.stage, send.micro}))->second;
+      Tenant& t = tenants_[at(tenant_of(send))];
       if (std::tuple(t.tick, t.phase) < std::tuple(wait.tick, phase)) {
         t.tick = wait.tick;
         t.phase = phase;
@@ -98,7 +105,9 @@ void Timeline::wait_for_last_sends() {
 }
 
 void Timeline::free_slots() {
-  for (auto& [key, t] : tenants_) {
+  std::ranges::sort(tenants_, {},
+                    [](const Tenant& t) { return std::tuple(t.free.stage, t.free.micro); });
+  for (Tenant& t : tenants_) {
     t.free.tick = t.tick;
     place(t.worker, t.free, t.phase);
   }
@@ -112,8 +121,8 @@ std::map<int, Timeline::Use> Timeline::uses(const Group& group) const {
   for (const Holder& h : group.holders) uses[h.worker];
   for (auto& [worker, use] : uses)
     for (const Instr& in : plan_.workers[at(worker)]) {
-      const bool mine = group.stage > last ? in.stage == 0 || in.stage == last
-                                           : in.stage == group.stage;
+      const bool mine =
+          group.stage > last ? in.stage == 0 || in.stage == last : in.stage == group.stage;
       if (!mine) continue;
       use.version = std::max(use.version, in.version);
       if (in.op == Op::Forward) use.first_forward = std::min(use.first_forward, in.tick);
@@ -124,7 +133,7 @@ std::map<int, Timeline::Use> Timeline::uses(const Group& group) const {
   return uses;
 }
 
-Op Timeline::reduction_of(const Group& group) const {
+Op Timeline::find_reduction(const Group& group) const {
   if (out_.contributions(group) < 2) return Op::Update;
   std::set<int> workers;
   for (const Holder& h : group.holders) workers.insert(h.worker);
@@ -231,9 +240,9 @@ void Timeline::overlap() {
       int needed = std::min(use.first_forward + (version + 1) * period_,
                             use.first_gradient + accumulators * period_);
       if (use.first_forward == kNever) needed = complete + 1;  // a pipe without micro-batches
-      ENSURE(needed > complete, "schedule ", plan_.name, ": worker ", w, " needs the updated stage ",
-             group.stage, " at tick ", needed, ", before its gradients are complete at tick ",
-             complete);
+      ENSURE(needed > complete, "schedule ", plan_.name, ": worker ", w,
+             " needs the updated stage ", group.stage, " at tick ", needed,
+             ", before its gradients are complete at tick ", complete);
       if (reduced) {
         collective(w, Op::AllReduceStart, group.stage, complete, Phase::Reduce);
         collective(w, Op::AllReduceWait, group.stage, needed, Phase::Update);
@@ -255,21 +264,23 @@ void Timeline::overlap() {
 // for the step that began t / period iterations before.
 void Timeline::fold() {
   for (int w = 0; w < plan_.depth; ++w) {
-    std::vector<Item>& items = items_[at(w)];
-    const auto key = [&](const Item& item) {
-      const bool folds = plan_.period > 0;
-      return std::tuple(folds ? position(item.tick) : item.tick, item.phase,
-                        folds ? item.tick / period_ : 0, item.order);
-    };
-    std::ranges::sort(items, [&](const Item& a, const Item& b) { return key(a) < key(b); });
-    for (Item& item : items) {
-      Instr in = std::move(item.in);
-      in.tick = item.tick;
-      if (plan_.period > 0) {
-        in.step = -(item.tick / period_);
-        in.tick = position(item.tick);
-      }
-      out_.programs[at(w)].body.push_back(std::move(in));
+    const std::vector<Item>& items = items_[at(w)];
+    std::vector<Place> places;
+    places.reserve(items.size());
+    for (int i = 0; i < static_cast<int>(items.size()); ++i) {
+      const auto& [phase, in] = items[at(i)];
+      if (plan_.period > 0)
+        places.push_back({position(in.tick), phase, in.tick / period_, i});
+      else
+        places.push_back({in.tick, phase, 0, i});
+    }
+    std::ranges::sort(places);
+    std::vector<Instr>& body = out_.programs[at(w)].body;
+    body.reserve(places.size());
+    for (const Place& place : places) {
+      Instr& in = body.emplace_back(items[at(place.index)].in);
+      in.tick = place.tick;
+      in.step = -place.lag;
     }
   }
 }
@@ -277,28 +288,34 @@ void Timeline::fold() {
 // Peaks over a run long enough to fill.
 void Timeline::count_slots() {
   const int lag = out_.lag(), span = out_.span(), steps = lag + 2;
+  const int blocks = (plan_.micro_batches + span - 1) / span;
+  struct Tenancy {
+    int full = 0;  // micro-batches that need the full slot
+    bool edge = false;
+  };
+  std::vector<Tenancy> tenancies(at(steps) * at(plan_.stages()) * at(blocks));
+  const bool again = out_.has(Op::Recompute);
   for (const Program& program : out_.programs) {
-    std::map<std::tuple<int, int, int>, int> full;  // (step, stage, block) -> micro-batches
-    std::set<std::tuple<int, int, int>> edges;
-    std::size_t most_full = 0, most_edges = 0;
-    const bool again = std::ranges::any_of(
-        program.body, [](const Instr& in) { return in.op == Op::Recompute; });
+    int full = 0, edges = 0, most_full = 0, most_edges = 0;
     for (int k = 0; k < steps + lag; ++k)
       for (const Instr& in : program.body) {
         const int step = k + in.step;
-        if (step < 0 || step >= steps) continue;
-        const std::tuple tenant(step, in.stage, in.micro / span);
-        if (in.op == Op::LoadMicro || in.op == Op::RecvStart) edges.insert(tenant);
-        if (in.op == Op::FreeSlot) edges.erase(tenant);
-        if (in.op == Op::Forward || in.op == Op::Recompute) full[tenant] += in.count;
-        most_full = std::max(most_full, full.size());
-        most_edges = std::max(most_edges, edges.size());
-        const bool ends = in.op == Op::Backward || in.op == Op::BackwardWeight ||
-                          (in.op == Op::Forward && (again || plan_.forward_only));
-        if (ends && (full[tenant] -= in.count) == 0) full.erase(tenant);
+        if (step < 0 || step >= steps || in.micro < 0) continue;
+        Tenancy& t = tenancies[(at(step) * at(plan_.stages()) + at(in.stage)) * at(blocks) +
+                               at(in.micro / span)];
+        const bool enters = in.op == Op::LoadMicro || in.op == Op::RecvStart;
+        if (enters && !std::exchange(t.edge, true)) ++edges;
+        if (in.op == Op::FreeSlot && std::exchange(t.edge, false)) --edges;
+        const bool takes = in.op == Op::Forward || in.op == Op::Recompute;
+        if (takes && std::exchange(t.full, t.full + in.count) == 0) ++full;
+        most_full = std::max(most_full, full);
+        most_edges = std::max(most_edges, edges);
+        const bool gives = in.op == Op::Backward || in.op == Op::BackwardWeight ||
+                           (in.op == Op::Forward && (again || plan_.forward_only));
+        if (gives && (t.full -= in.count) == 0) --full;
       }
-    out_.slots.push_back(static_cast<int>(most_full));
-    out_.edge_slots.push_back(static_cast<int>(most_edges));
+    out_.slots.push_back(most_full);
+    out_.edge_slots.push_back(most_edges);
   }
 }
 

@@ -1,8 +1,7 @@
 #pragma once
-// From step 0's clock to the body of a program: waits for the last messages, reductions, verdict and
-// updates, then the fold by the period.
+// From step 0's clock to the body of a program: waits for the last messages, reductions, verdict
+// and updates, then the fold by the period.
 #include <map>
-#include <tuple>
 #include <vector>
 
 #include "chimera/schedule/lower.h"
@@ -31,10 +30,14 @@ class Timeline {
   // that it completed after the messages that it made.
   enum class Phase { Update, Compute, Wait, Exchange, Reduce, Close };
   struct Item {
+    Phase phase;
+    Instr in;
+  };
+  struct Place {  // in the body
     int tick;
     Phase phase;
-    int order;  // of placement
-    Instr in;
+    int lag, index;  // iterations after its step's first; of the Item: in the order of placement
+    auto operator<=>(const Place&) const = default;
   };
   struct Tenant {  // of an edge slot
     int worker;
@@ -42,6 +45,9 @@ class Timeline {
     int tick;  // when the last computation is over
     Phase phase = Phase::Compute;
   };
+  int& tenant_of(const Instr& in) {  // index into tenants_; -1: none yet
+    return tenant_of_[at(in.stage * plan_.micro_batches + in.micro)];
+  }
   // When one worker uses the weights and fills the gradients of a group.
   struct Use {
     int first_forward = kNever, first_gradient = kNever, last_gradient = -1, version = 0;
@@ -59,7 +65,8 @@ class Timeline {
   void overlap();
   void collective(int worker, Op op, int stage, int tick, Phase phase);
   void step_op(int worker, Op op, int stage, int tick, Phase phase);
-  Op reduction_of(const Group& group) const;  // Update where nothing is to be reduced
+  Op find_reduction(const Group& group) const;  // Update where nothing is to be reduced
+  Op reduction_of(const Group& group) const { return reductions_[at(group.stage)]; }
   void fold();
   void count_slots();
 
@@ -67,10 +74,11 @@ class Timeline {
   const LowerOptions& options_;
   int period_;  // of the plan; with a barrier the length of the step
   Schedule out_;
-  std::vector<std::vector<Item>> items_;       // per worker
-  std::vector<std::vector<Instr>> last_sends_; // per worker
-  std::map<std::pair<int, int>, Tenant> tenants_;  // by stage and first micro-batch
-  int order_ = 0;
+  std::vector<std::vector<Item>> items_;        // per worker
+  std::vector<std::vector<Instr>> last_sends_;  // per worker
+  std::vector<Tenant> tenants_;
+  std::vector<int> tenant_of_;  // [stage][micro]
+  std::vector<Op> reductions_;  // per group
 };
 
 }  // namespace chimera::schedule
