@@ -51,8 +51,7 @@ double sourced(const Fields& f, const Range& range) {
 
 PaperMachine read_machine(const Fields& f) {
   f.only({"name", "peak_flops", "memory_bandwidth", "half_output", "devices_per_node",
-          "most_bandwidth", "optimizer_floats", "points", "derive", "constants"},
-         {"lazy_inline"});
+          "most_bandwidth", "optimizer_floats", "points", "derive", "constants"});
   PaperMachine m;
   m.name = f["name"].text(100);
   m.peak_flops = sourced(f["peak_flops"], kPositive);
@@ -73,8 +72,8 @@ PaperMachine read_machine(const Fields& f) {
   m.achieved_fraction = c["achieved_fraction"].number({1e-3, 1, "(a share of the peak)"});
   m.latency = c["latency"].number({0, 1, "seconds"});
   m.bandwidth = c["bandwidth"].number(kPositive);
-  if (c.has("reduction_bandwidth")) m.reduction_bandwidth = c["reduction_bandwidth"].number(kPositive);
-  if (f.has("lazy_inline")) m.lazy_inline = f["lazy_inline"].flag();
+  if (c.has("reduction_bandwidth"))
+    m.reduction_bandwidth = c["reduction_bandwidth"].number(kPositive);
   return m;
 }
 
@@ -94,7 +93,7 @@ void complete(PaperRow& row, bool has_samples, const Fields& f) {
 // One series of bars: those of one scheme in one figure.
 void read_series(const Fields& f, std::vector<PaperRow>& rows) {
   f.only({"figure", "name", "model", "machine", "schedule", "D", "nodes", "batch", "measured"},
-         {"B", "f", "scaling", "recompute", "sync"});
+         {"B", "f", "scaling", "recompute", "sync", "paper_model"});
   PaperRow row;
   row.figure = f["figure"].text(20);
   row.name = f["name"].text(100);
@@ -116,14 +115,40 @@ void read_series(const Fields& f, std::vector<PaperRow>& rows) {
   const std::size_t count = measured.size();
   if (depths.size() != count || nodes.size() != count || batches.size() != count)
     f["measured"].wrong("as long as D, nodes and batch");
+  std::vector<Fields> predicted;
+  if (f.has("paper_model")) predicted = f["paper_model"].list(count);
   for (std::size_t i = 0; i < count; ++i) {
     PaperRow one = row;
     one.request.depth = narrow<int>(depths[i].count(kWorkers));
     one.nodes = nodes[i].count(kWorkers);
     one.batch = batches[i].count(kSize);
     one.measured = measured[i].number(kRate);
+    if (i < predicted.size()) one.paper_model = predicted[i].number(kRate);
     complete(one, f.has("B"), f);
     rows.push_back(std::move(one));
+  }
+}
+
+// One layout of Fig. 1 or 9 under several schemes: name, schedule, most, least.
+void read_memory(const Fields& f, std::vector<PaperMemory>& memory) {
+  f.only({"figure", "model", "D", "W", "B", "N", "recompute", "workers"});
+  for (const Fields& w : f["workers"].list(20)) {
+    w.only({"name", "schedule", "most", "least"});
+    PaperMemory one;
+    one.figure = f["figure"].text(20);
+    one.row.figure = one.figure;
+    one.row.name = w["name"].text(100);
+    one.row.model = f["model"].text(100);
+    one.row.samples = f["B"].count(kSize);
+    schedule::Request& r = one.row.request;
+    r.schedule = w["schedule"].text(40);
+    r.depth = narrow<int>(f["D"].count(kWorkers));
+    r.width = narrow<int>(f["W"].count(kWorkers));
+    r.micro_batches = r.schedule == "pipedream" ? 1 : narrow<int>(f["N"].count(kWorkers));
+    r.recompute = f["recompute"].flag();
+    one.most = w["most"].number({0, 1e6, "GB"});
+    one.least = w["least"].number({0, 1e6, "GB"});
+    memory.push_back(std::move(one));
   }
 }
 
@@ -164,12 +189,14 @@ PaperData read_paper(const std::string& directory, const std::string& constants_
              second = read_json(constants, "chimera-paper-constants");
   PaperData data;
   const Fields n(first, numbers, ""), c(second, constants, "");
-  n.only({"format", "version", "models", "series"});
+  n.only({"format", "version", "models", "series", "memory"});
   c.only({"format", "version", "machines"});
   for (const Fields& f : n["models"].list(100)) data.models.push_back(read_model(f));
   for (const Fields& f : c["machines"].list(100)) data.machines.push_back(read_machine(f));
   for (const Fields& f : n["series"].list(1000)) read_series(f, data.rows);
+  for (const Fields& f : n["memory"].list(100)) read_memory(f, data.memory);
   for (const PaperRow& row : data.rows) data.model(row.model), data.machine(row.machine);
+  for (const PaperMemory& m : data.memory) data.model(m.row.model);
   return data;
 }
 

@@ -69,8 +69,7 @@ std::vector<StageSeconds> paper_stage_seconds(const PaperModel& m, const PaperMa
     // Twice the forward's products and passes, and the gradients are added to those before.
     stage.input = stage.forward;
     stage.weight = stage.forward + pieces.moved(3 * parameters[s]);
-    stage.recompute =
-        recompute ? blocks : 0;
+    stage.recompute = recompute ? blocks : 0;
     out.push_back(stage);
   }
   return out;
@@ -101,7 +100,6 @@ schedule::Costs paper_costs(const PaperModel& m, const PaperMachine& machine, co
   const double bandwidth =
       machine.reduction_bandwidth > 0 ? machine.reduction_bandwidth : machine.bandwidth;
   costs.reduction_inter_node = costs.reduction_intra_node = {machine.latency, 1 / bandwidth};
-  costs.reductions_inline = machine.lazy_inline && row.request.gradient_sync == "lazy";
   return costs;
 }
 

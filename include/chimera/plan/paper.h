@@ -43,8 +43,7 @@ struct PaperMachine {
   std::vector<std::string> derive;  // which of the three below
   double achieved_fraction = 0;     // of the peak by a large matrix product
   double latency = 0;               // seconds of a message beside its bytes
-  double reduction_bandwidth = 0;  // of reductions, where it is not the messages'
-  bool lazy_inline = false;  // reductions that are not eager stop their workers
+  double reduction_bandwidth = 0;   // of reductions, where it is not the messages'
   double bandwidth = 0;             // bytes per second of a message and of a reduction (GLOO)
 };
 
@@ -54,13 +53,22 @@ struct PaperRow {
   schedule::Request request;
   Index samples = 1, batch = 0, nodes = 0;  // B, samples per step of all replicas, P
   double measured = 0;                      // samples per second
+  double paper_model = 0;                   // what the paper's Eq. 1 says; 0: it does not
   std::string label() const;                // "W=8 D=4 B=8 N=8, R"
+};
+
+// Memory of the fullest and the emptiest worker in GB; 0: out of memory.
+struct PaperMemory {
+  std::string figure;
+  PaperRow row;  // nothing is measured in it
+  double most = 0, least = 0;
 };
 
 struct PaperData {
   std::vector<PaperModel> models;
   std::vector<PaperMachine> machines;
   std::vector<PaperRow> rows;
+  std::vector<PaperMemory> memory;
   const PaperModel& model(const std::string& name) const;
   const PaperMachine& machine(const std::string& name) const;
   const PaperRow& row(const PaperMachine::Point& point) const;
@@ -76,6 +84,9 @@ std::vector<StageSeconds> paper_stage_seconds(const PaperModel& model, const Pap
 std::vector<double> paper_stage_parameters(const PaperModel& model, int stages);
 schedule::Costs paper_costs(const PaperModel& model, const PaperMachine& machine,
                             const PaperRow& row);
+
+// Eq. 1 for a row, with C_f and C_b counted on its schedule: samples per second.
+double paper_equation(const PaperModel& model, const PaperMachine& machine, const PaperRow& row);
 
 // A row's schedule, built once, and the samples per second that the simulator gives it.
 class PaperRun {
