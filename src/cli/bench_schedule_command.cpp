@@ -2,6 +2,7 @@
 #include "bench_schedule_command.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -141,12 +142,15 @@ void print_head(const Arguments& a, Communicator& comm) {
   std::fflush(stdout);
 }
 
+// Without the sign of a zero.
+double percent(double share) { return std::round(1000 * share) / 10 + 0.0; }
+
 void print(const Row& row) {
   if (row.refusal.empty())
     std::printf("| %s%s | %d | %.2f | %.2f | %.3f | %.1f %% | %.1f %% |\n", row.name.c_str(),
                 row.overlapping ? " *" : "", row.micro_batches, 1e3 * row.measured,
-                1e3 * row.simulated, row.ratio(), 100 * row.measured_bubble,
-                100 * row.simulated_bubble);
+                1e3 * row.simulated, row.ratio(), percent(row.measured_bubble),
+                percent(row.simulated_bubble));
   else
     std::printf("| %s | %d | %s | | | | |\n", row.name.c_str(), row.micro_batches,
                 row.refusal.c_str());

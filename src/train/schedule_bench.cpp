@@ -108,14 +108,15 @@ double median_step(const std::vector<double>& ends, const Counting& c) {
   return *middle;
 }
 
-double run_steps(Worker& worker, const Config& config, const Counting& c) {
+void run_steps(Worker& worker, const Config& config, const Counting& c, MeasuredSteps& out) {
   AnySamples samples(config.sequence_length(), config.model.vocab_size);
   std::vector<double> ends;
   worker.train_steps(samples, 0, c.steps, [&](Index, const StepResult&) {
     ends.push_back(std::chrono::duration<double>(Clock::now().time_since_epoch()).count());
     return false;
   });
-  return median_step(ends, c);
+  out.steps = c.steps;
+  out.step_seconds = median_step(ends, c);
 }
 
 Programs programs_of(const schedule::Request& request) {
@@ -173,7 +174,7 @@ MeasuredSteps run_sleeping(const BenchCase& bench, Communicator& comm, Index ste
   Worker worker(bench.config, bench.programs, comm, [] { return false; });
   worker.initialize_weights();
   worker.set_stand_in(Sleeper(bench.costs, plan, out.executed));
-  out.step_seconds = run_steps(worker, bench.config, counting_of(plan, steps));
+  run_steps(worker, bench.config, counting_of(plan, steps), out);
   return out;
 }
 
@@ -187,7 +188,7 @@ MeasuredSteps run_computing(const BenchCase& bench, Communicator& comm, Index st
   Worker worker(bench.config, bench.programs, comm, [] { return false; });
   worker.initialize_weights();
   worker.trace(&traced, &events);
-  out.step_seconds = run_steps(worker, bench.config, counting);
+  run_steps(worker, bench.config, counting, out);
   for (const TraceEvent& event : events)
     if (counts(event)) out.executed.push_back(event.instr);
   std::erase_if(events, [&](const TraceEvent& e) { return e.step <= counting.first; });

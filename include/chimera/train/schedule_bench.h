@@ -32,6 +32,7 @@ struct MeasuredSteps {
   // From step to step in steady state, between their verdicts: the median over the counted steps;
   // where steps overlap, over windows of several.
   double step_seconds = 0;
+  Index steps = 0;                        // run in all, from step 0
   std::vector<schedule::Instr> executed;  // this worker's computations and updates, in order
   schedule::Costs costs;                  // of the case, or measured
 };
