@@ -199,6 +199,7 @@ Index Worker::train_steps(SampleSource& samples, Index first, Index last, const 
     if (!versions_known_) held.spread_newest();
   }
   versions_known_ = true;
+  for (StepState& state : states_) state.step = -1;  // evaluations use them, too
   Execution execution{.mode = nn::Mode::Train,
                       .samples = samples,
                       .channels = 0,

@@ -90,21 +90,21 @@ TEST_CASE("each impossible value or combination is refused with its reason") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"parallel.depth=3", "chimera needs an even depth"},
       {"parallel.depth=8", "more stages than the 4 layers"},
-      {"parallel.pipeline_pairs=3", "does not divide depth / 2"},
+      {"parallel.pipeline_pairs=3", "parallel.pipeline_pairs is 3; it must divide depth / 2 = 1: use 1"},
       {"parallel.schedule=gpip", "nearest: gpipe"},
       {"parallel.schedule=3", "text in double quotes"},
       {"parallel.stage_layers=[1,2]", "adds up to 3; the model has 4 layers"},
-      {"parallel.stage_layers=[4]", "has 1 entries; parallel.depth is 2"},
+      {"parallel.stage_layers=[4]", "has 1 entries; there are 2 stages"},
       {"parallel.stage_layers=[4,0]", "needs at least 1"},
       {"parallel.stage_layers=\"even\"", "a list of whole numbers"},
       {"parallel.micro_batches=0", "between 1 and"},
       {"parallel.micro_batches=2.5", "whole number"},
       {"parallel.width=1e30", "whole number"},
-      {"parallel.zero_stage=1", "must be 0 in this version"},
-      {"parallel.gradient_sync=eager", "must be lazy in this version"},
-      {"parallel.recompute=full", "must be none in this version"},
-      {"parallel.split_backward=true", "no schedule of this version splits"},
-      {"parallel.overlap_steps=true", "overlaps steps"},
+      {"parallel.zero_stage=2", "between 0 and 1"},
+      {"parallel.gradient_sync=soon", "one of lazy, eager, eager-opt"},
+      {"parallel.recompute=some", "one of none, selective, full"},
+      {"parallel.overlap_steps=true", "with split_backward true alone"},
+      {"parallel.calibration=missing.json", "missing.json"},
       {"parallel.transport=tcp", "one of auto, local, mpi"},
       {"parallel.timeout_seconds=0", "between 1 and"},
       {"model.n_embd=9", "does not divide"},
@@ -138,7 +138,8 @@ TEST_CASE("each impossible value or combination is refused with its reason") {
       {"train.freeze_below=9", "the model's depths end at 5"},
       {"checkpoint.keep=0", "between 1 and"},
       {"log.tensorboard=true", "metrics.jsonl alone"},
-      {"log.trace_steps=[1]", "writes no traces"},
+      {"log.trace_steps=[1]", "log.directory is empty"},
+      {"log.trace_steps=[0]", "steps are 1 to"},
       {"parallel=3", "must have the form section.key=value"},
       {"nonsense", "must have the form section.key=value"},
       {"pararell.depth=2", "unknown key"},
@@ -175,5 +176,35 @@ TEST_CASE("the explanation names every key once") {
     INFO(key);
     CHECK(table.find(key) != std::string::npos);
     CHECK(table.find(key) == table.rfind(key));
+  }
+}
+
+// Several settings at once: what a schedule cannot do, with the nearest that it can.
+TEST_CASE("each combination that a schedule cannot do is refused with the nearest that it can") {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"schedule=1f1b", "pipeline_pairs=2"}, "use 1, or schedule chimera"},
+      {{"schedule=gems", "scaling=doubling"}, "use direct, or schedule chimera"},
+      {{"schedule=gpipe", "split_backward=true"}, "schedule chimera or zb-h1"},
+      {{"schedule=zb-h1", "overlap_steps=true"}, "chimera with split_backward"},
+      {{"schedule=pipedream", "micro_batches=2"}, "use 1, or schedule pipedream-2bw"},
+      {{"schedule=pipedream", "micro_batches=1"}, "tied_embeddings false"},
+      {{"schedule=pipedream-2bw", "micro_batches=1"}, "at least depth micro-batches"},
+      {{"schedule=pipedream-2bw", "micro_batches=4"}, "optimizer.grad_clip is 1"},
+      {{"schedule=pipedream-2bw", "micro_batches=4", "zero_stage=1"}, "or a synchronous schedule"},
+      {{"schedule=interleaved", "micro_batches=3"}, "a multiple of depth 2: use 4"},
+      {{"schedule=interleaved", "micro_batches=4", "virtual_stages=3"}, "more stages than the 4"},
+      {{"schedule=1f1b", "virtual_stages=2"}, "schedule interleaved"},
+      {{"scaling=doubling", "micro_batches=3"}, "a multiple of depth 2: use 4"},
+      {{"scaling=halving", "micro_batches=4", "recompute=full"}, "scaling doubling"},
+      {{"scaling=doubling", "micro_batches=4", "split_backward=true"}, "scaling direct"},
+      {{"split_backward=true", "overlap_steps=true"}, "set it to 0"},
+      {{"split_backward=true", "overlap_steps=true", "zero_stage=1"}, "use one of them"},
+      {{"split_backward=true", "recompute=selective"}, "use none or full"},
+  };
+  for (const auto& [changes, expected] : cases) {
+    std::vector<std::string> settings;
+    for (const std::string& change : changes) settings.push_back("parallel." + change);
+    INFO(settings.front() << " " << settings.back());
+    CHECK_THAT(message_of(kGood, settings), Contains(expected));
   }
 }
