@@ -1,6 +1,7 @@
 #pragma once
 // What the search looks at: requests that make sense, and what is known of them before lowering.
 #include <map>
+#include <memory>
 
 #include "chimera/plan/equation.h"
 #include "chimera/plan/search.h"
@@ -22,6 +23,7 @@ class Refusals {
 struct Family {
   schedule::Request request;  // of the first
   std::vector<Ranked> members;
+  std::shared_ptr<const schedule::ComputePlan> plan;  // once made, where it is kept
 };
 
 std::vector<Family> families(const SearchRequest& request, Refusals& refusals);

@@ -1,6 +1,8 @@
 #include "chimera/plan/search.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <mutex>
 
 #include "candidates.h"
@@ -39,6 +41,18 @@ schedule::Request with_times(const SearchRequest& request, const Candidate& c) {
   return r;
 }
 
+// A candidate until its turn to be simulated; its plan, where there was room to keep it.
+struct Waiting {
+  Ranked ranked;
+  std::shared_ptr<const ComputePlan> plan;
+};
+
+Index instructions_of(const ComputePlan& plan) {
+  Index sum = 0;
+  for (const std::vector<schedule::Instr>& worker : plan.workers) sum += std::ssize(worker);
+  return sum;
+}
+
 class Search {
  public:
   explicit Search(const SearchRequest& request)
@@ -48,13 +62,14 @@ class Search {
 
   SearchResult run() {
     std::vector<Family> list = families(request_, refusals_);
-    parallel_for(std::ssize(list), 1, [&](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) sift(list[static_cast<std::size_t>(i)]);
+    std::atomic<std::size_t> next = 0;  // families differ by far: each thread takes the next one
+    parallel_for(team_size(), 1, [&](Index, Index) {
+      for (std::size_t i = next++; i < list.size(); i = next++) sift(list[i]);
     });
     for (Family& family : list)
-      for (Ranked& member : family.members) waiting_.push_back(std::move(member));
-    std::ranges::stable_sort(waiting_, [](const Ranked& a, const Ranked& b) {
-      return std::pair(a.bound, a.equation) < std::pair(b.bound, b.equation);
+      for (Ranked& member : family.members) waiting_.push_back({std::move(member), family.plan});
+    std::ranges::stable_sort(waiting_, {}, [](const Waiting& w) {
+      return std::pair(w.ranked.bound, w.ranked.equation);
     });
     result_.candidates = std::ssize(waiting_);
     simulate_best();
@@ -67,10 +82,12 @@ class Search {
   void sift(Family& family) {
     std::vector<Ranked> kept;
     try {
-      const ComputePlan plan =
-          schedule::generate(with_times(request_, family.members.front().candidate));
+      ComputePlan plan = schedule::generate(with_times(request_, family.members.front().candidate));
       for (Ranked& member : family.members)
         if (estimate(plan, member)) kept.push_back(std::move(member));
+      const Index instructions = instructions_of(plan);
+      if (!kept.empty() && kept_.fetch_add(instructions) + instructions <= kMostKept)
+        family.plan = std::make_shared<const ComputePlan>(std::move(plan));
     } catch (const Error& error) {
       refuse("refused by schedule " + family.request.schedule,
              describe(family.members.front().candidate) + ": " + error.what());
@@ -92,8 +109,8 @@ class Search {
   void simulate_best() {
     const Index together = std::max(1, team_size());
     for (std::size_t next = 0; next < waiting_.size();) {
-      if (std::ssize(best_) >= std::ssize(waiting_)) break;
-      if (best_.size() >= request_.top && waiting_[next].bound >= best_[request_.top - 1].seconds)
+      if (best_.size() >= request_.top &&
+          waiting_[next].ranked.bound >= best_[request_.top - 1].seconds)
         break;
       if (result_.simulated >= request_.most_simulations) {
         result_.limited = true;
@@ -110,10 +127,11 @@ class Search {
   }
 
   // With the reductions at once and with them at the end; the faster counts.
-  void simulate(Ranked candidate) {
+  void simulate(Waiting waiting) {
+    Ranked& candidate = waiting.ranked;
     try {
       schedule::Request r = with_times(request_, candidate.candidate);
-      const ComputePlan plan = schedule::generate(r);
+      const ComputePlan plan = waiting.plan ? *waiting.plan : schedule::generate(r);
       const bool reduces = r.width > 1 || plan.placement.size() > 1;
       bool fits = false;
       for (const char* sync : {"lazy", "eager-opt"}) {
@@ -182,7 +200,10 @@ class Search {
   std::mutex mutex_;
   Refusals refusals_;
   Index least_too_much_ = 0;
-  std::vector<Ranked> waiting_, best_;  // best_: ascending seconds
+  std::vector<Waiting> waiting_;
+  std::vector<Ranked> best_;                   // ascending seconds
+  static constexpr Index kMostKept = 1 << 21;  // instructions of plans, some 100 MB
+  std::atomic<Index> kept_ = 0;
   SearchResult result_;
 };
 
