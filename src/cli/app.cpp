@@ -51,7 +51,8 @@ void refuse_launcher(const CLI::App& app) {
   const CLI::App* command = app.get_subcommands().front();
   const bool measures_ranks =
       command->get_name() == "bench" && !command->get_subcommands().empty() &&
-      (command->got_subcommand("p2p") || command->got_subcommand("allreduce"));
+      (command->got_subcommand("p2p") || command->got_subcommand("allreduce") ||
+       command->got_subcommand("schedule"));
   if (launched_processes() > 1 && command->get_name() != "train" && !measures_ranks)
     FailUsage("the launcher started ", launched_processes(),
               " processes; only `chimera train` runs on several: start this command without it");
