@@ -4,6 +4,7 @@
 
 #include "chimera/schedule/build.h"
 #include "chimera/schedule/render.h"
+#include "paper_command.h"
 #include "schedule_options.h"
 
 namespace chimera::cli {
@@ -86,6 +87,7 @@ void add_schedule_command(CLI::App& app) {
   add_verify_command(*command, options);
   add_simulate_command(*command, options);
   add_compare_command(*command, options);
+  add_paper_command(*command);
   add_tradeoff_command(*command, options);
 }
 

@@ -75,6 +75,21 @@ std::vector<StageSeconds> paper_stage_seconds(const PaperModel& m, const PaperMa
   return out;
 }
 
+PieceTimes paper_piece_times(const PaperModel& m, const PaperMachine& machine, Index B) {
+  const Pieces pieces(m, machine, B);
+  PieceTimes times;
+  times.block_forward = times.block_input = times.block_refill = pieces.block();
+  times.block_weight =
+      pieces.block() + pieces.moved(3 * static_cast<double>(12 * m.C * m.C + 13 * m.C));
+  times.block_selective = pieces.block();
+  times.embedding_forward = pieces.embedding();
+  times.embedding_backward =
+      2 * pieces.embedding() + pieces.moved(3 * static_cast<double>(m.first_parameters));
+  times.head = 3 * pieces.head() + pieces.moved(3 * static_cast<double>(m.last_parameters));
+  times.optimizer = pieces.moved(machine.optimizer_floats);
+  return times;
+}
+
 schedule::Costs paper_costs(const PaperModel& m, const PaperMachine& machine, const PaperRow& row) {
   schedule::Costs costs;
   for (std::vector<double>* list : {&costs.forward, &costs.backward_input, &costs.backward_weight,

@@ -80,6 +80,8 @@ PaperData read_paper(const std::string& directory, const std::string& constants 
 // blocks' forward.
 std::vector<StageSeconds> paper_stage_seconds(const PaperModel& model, const PaperMachine& machine,
                                               Index B, int stages, bool recompute);
+// The same for the planner, whose head does all of its work in the forward.
+PieceTimes paper_piece_times(const PaperModel& model, const PaperMachine& machine, Index B);
 // Parameters of each of `stages` stages.
 std::vector<double> paper_stage_parameters(const PaperModel& model, int stages);
 schedule::Costs paper_costs(const PaperModel& model, const PaperMachine& machine,
