@@ -36,17 +36,22 @@ ComputePlan chimera_split(const Request& r) {
   return plan_of(problem, best_of(problem, split_rules(r.depth)));
 }
 
-ComputePlan chimera_overlapped(const Request& r, int slots) {
-  const CyclicProblem problem(split_problem(r));
-  return unfold(problem, search_overlap(problem, {.slots = slots}));
+ComputePlan chimera_overlapped(const Request& r, int slots, Index work) {
+  return overlapped_plan(split_problem(r), {.slots = slots, .work = work});
 }
 
 ComputePlan chimera_doubling_searched(const Request& r) {
   SearchProblem problem = split_problem(r);
   problem.micros = in_pairs(r.depth, r.micro_batches, r.pipeline_pairs);
+  // Single forwards at the start fill the pipeline in half the time (section 3.5, Fig. 7(d)).
   std::vector<ListRule> rules;
-  for (Preference preference : {Preference::Oldest, Preference::Deepest, Preference::Steady})
-    rules.push_back({.preference = preference, .split = false, .span = 2, .slots = r.depth});
+  for (int singles = 0; singles <= 2 * r.depth / r.pipeline_pairs; singles += 2)
+    for (Preference preference : {Preference::Oldest, Preference::Deepest, Preference::Steady})
+      rules.push_back({.preference = preference,
+                       .split = false,
+                       .span = 2,
+                       .singles = singles,
+                       .slots = 2 * r.depth});
   return plan_of(problem, best_of(problem, rules));
 }
 

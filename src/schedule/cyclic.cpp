@@ -58,9 +58,9 @@ int CyclicProblem::op(int pipe, int stage, Part part, int index) const {
   return first[at((pipe * depth() + stage) * 3 + static_cast<int>(part))] + index;
 }
 
-CyclicProblem::CyclicProblem(SearchProblem problem) : search(std::move(problem)) {
+CyclicProblem::CyclicProblem(SearchProblem problem, bool may_mirror) : search(std::move(problem)) {
   const int D = depth(), f = std::max(1, search.frame.pipeline_pairs), turn = D / f;
-  mirrored = search.pipes() == 2 * f;
+  mirrored = may_mirror && search.pipes() == 2 * f;
   for (int pipe = 1; pipe < search.pipes(); ++pipe) mirrored = mirrored && count(pipe) == count(0);
   pipes = mirrored ? 1 : search.pipes();
   resources = mirrored ? turn / 2 : static_cast<int>(search.frame.workers.size());
@@ -99,6 +99,20 @@ bool holds(const CyclicProblem& p, const CyclicTimes& times) {
     }
   }
   return true;
+}
+
+CyclicTimes times_of(const CyclicProblem& p, const ComputePlan& plan, Index period) {
+  CyclicTimes times{period, std::vector<Index>(p.ops.size(), 0)};
+  for (const std::vector<Instr>& list : plan.workers)
+    for (const Instr& in : list) {
+      const Part part = in.op == Op::Forward         ? Part::Forward
+                        : in.op == Op::BackwardInput ? Part::Input
+                                                     : Part::Weight;
+      const std::vector<int>& micros = p.search.micros[at(in.pipe)];
+      const auto index = std::ranges::lower_bound(micros, in.micro) - micros.begin();
+      times.start[at(p.op(in.pipe, in.stage, part, static_cast<int>(index)))] = in.tick;
+    }
+  return times;
 }
 
 ComputePlan unfold(const CyclicProblem& p, const CyclicTimes& times) {

@@ -27,7 +27,7 @@ struct CyclicEdge {
 // pairs then does at the same time the same as w + D/f and as its mirror image D/f - 1 - w, so one
 // pipe and D/2f resources stand for all (`mirrored`). Else every pipe and worker counts.
 struct CyclicProblem {
-  explicit CyclicProblem(SearchProblem search);
+  explicit CyclicProblem(SearchProblem search, bool may_mirror = true);
 
   SearchProblem search;
   bool mirrored = false;
@@ -50,6 +50,9 @@ struct CyclicTimes {
 // Whether no constraint is broken. For the searches' own use; the tests have a checker of their
 // own.
 bool holds(const CyclicProblem& problem, const CyclicTimes& times);
+
+// The starts of a plan of one step (ticks are quanta), a period apart. Not for mirrored problems.
+CyclicTimes times_of(const CyclicProblem& problem, const ComputePlan& plan, Index period);
 
 // All pipes again; ticks are start times where the quantum is a computation, else their ranks.
 ComputePlan unfold(const CyclicProblem& problem, const CyclicTimes& times);

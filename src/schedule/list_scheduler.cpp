@@ -63,7 +63,8 @@ class Scheduler {
     lane.pipe = pipe, lane.stage = stage, lane.worker = problem_.worker(pipe, stage);
     const std::vector<int>& micros = problem_.micros[static_cast<std::size_t>(pipe)];
     for (std::size_t i = 0; i < micros.size(); ++i) {
-      if (i == 0 || micros[i] / rule_.span != micros[i - 1] / rule_.span)
+      if (i == 0 || static_cast<int>(i) <= rule_.singles ||
+          micros[i] / rule_.span != micros[i - 1] / rule_.span)
         lane.blocks.push_back({static_cast<int>(i), static_cast<int>(i)});
       lane.blocks.back().second = static_cast<int>(i) + 1;
       lane.block_of.push_back(static_cast<int>(lane.blocks.size()) - 1);
@@ -85,6 +86,12 @@ class Scheduler {
   void wake(Index time, int worker) { events_.push({time, worker}); }
   Lane* neighbour(const Lane& lane, int by) { return &lanes_[&lane - lanes_.data() + by]; }
 
+  bool room(const Lane& lane) const {
+    const auto [from, to] = lane.blocks[static_cast<std::size_t>(lane.forwards)];
+    return alive_[static_cast<std::size_t>(lane.worker)] + to - from <= rule_.slots &&
+           lane.alive + to - from <= lane.share;
+  }
+
   // The lane's next computations whose inputs are there.
   void offer(Lane& lane, Index now, std::vector<Choice>& choices) {
     const bool deepest = rule_.preference == Preference::Deepest;
@@ -103,8 +110,7 @@ class Scheduler {
     const bool steady = rule_.preference == Preference::Steady;
     const int behind = f - (m < n ? lane.block_of[static_cast<std::size_t>(m)] : f);
     if (f < static_cast<int>(lane.blocks.size()) && !(steady && behind >= stages_ - lane.stage) &&
-        alive_[static_cast<std::size_t>(lane.worker)] < rule_.slots && lane.alive < lane.share &&
-        (lane.stage == 0 || at(neighbour(lane, -1)->forward_end, f) + hop <= now)) {
+        (lane.stage == 0 || at(neighbour(lane, -1)->forward_end, f) + hop <= now) && room(lane)) {
       const int first = lane.blocks[static_cast<std::size_t>(f)].first;
       choices.push_back({{steady ? -1 : 1, deepest ? -lane.stage : 0, first, lane.pipe, lane.stage},
                          Op::Forward,
@@ -136,8 +142,8 @@ class Scheduler {
       first = from, count = to - from;
       end += q.forward[s] * count;
       lane.forward_end[static_cast<std::size_t>(lane.forwards++)] = end;
-      result_.slots = std::max(result_.slots, ++alive_[worker]);
-      ++lane.alive;
+      lane.alive += count, alive_[worker] += count;
+      result_.slots = std::max(result_.slots, alive_[worker]);
       if (lane.stage + 1 < stages_) wake(end + q.message, neighbour(lane, 1)->worker);
     } else if (op == Op::BackwardInput) {
       first = lane.backwards++;
@@ -157,12 +163,14 @@ class Scheduler {
     wake(end, lane.worker);
   }
 
-  // The last gradient of a block frees its slot; nothing else can start on this worker before its
+  // The last gradient of a block frees its slots; nothing else can start on this worker before its
   // end.
   void finish_weight(Lane& lane) {
     const int block = lane.block_of[static_cast<std::size_t>(lane.weights++)];
-    if (lane.blocks[static_cast<std::size_t>(block)].second == lane.weights)
-      --alive_[static_cast<std::size_t>(lane.worker)], --lane.alive;
+    const auto [from, to] = lane.blocks[static_cast<std::size_t>(block)];
+    if (to != lane.weights) return;
+    alive_[static_cast<std::size_t>(lane.worker)] -= to - from;
+    lane.alive -= to - from;
   }
 
   using Event = std::pair<Index, int>;

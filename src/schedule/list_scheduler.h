@@ -15,21 +15,22 @@ struct ListRule {
   Preference preference = Preference::Oldest;
   bool split = true;  // input and weight gradient apart; else one Backward of their summed time
   int span = 1;       // micro-batches per forward; backwards have one
-  int slots = 0;      // blocks of `span` alive at most (forward's start to last gradient's end)
+  int singles = 0;    // the first so many of each pipe go forward one by one all the same
+  int slots = 0;      // micro-batches alive at most, from forward's start to last gradient's end
   int spread = -1;    // from 0 on, the slots are divided among the stages: see slot_shares
 };
 
 struct ListResult {
   ComputePlan plan;    // ticks are start times in quanta
   Index makespan = 0;  // quanta
-  int slots = 0;       // the largest number of blocks alive on any worker
+  int slots = 0;       // the most micro-batches alive on any worker
 };
 
 // Never fails: where `slots` stop every worker, it starts again with one more.
 ListResult list_schedule(const SearchProblem& problem, const ListRule& rule);
 
-// The best of several rules: fewest blocks over their limits, then shortest, then fewest blocks
-// alive, then the first.
+// The best of several rules: fewest slots over their limits, then shortest, then fewest slots,
+// then the first.
 ListResult best_of(const SearchProblem& problem, const std::vector<ListRule>& rules);
 
 // What is tried for the split Chimera.

@@ -236,7 +236,7 @@ class OrderSearch {
 
 CyclicTimes improved(const CyclicProblem& problem, const CyclicTimes& times,
                      const std::vector<Circle>& circles, const OrderSearchOptions& options) {
-  constexpr Index kTries = 4;
+  constexpr Index kTries = 3;
   OrderSearch search(problem, options);
   CyclicTimes best = times;
   std::vector<Circle> from = circles;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <tuple>
 
+#include "list_scheduler.h"
 #include "modulo_scheduler.h"
 #include "order_search.h"
 
@@ -45,12 +46,15 @@ class OverlapSearch {
   OverlapSearch(const CyclicProblem& p, const OverlapLimits& limits)
       : p_(p), limits_(limits), bound_(least_period(p, p.edges)) {}
 
-  CyclicTimes run() {
+  CyclicTimes run(const std::vector<CyclicTimes>& seeds) {
     const int D = p_.depth(), N = p_.search.frame.micro_batches;
     std::vector<int> slots = {limits_.slots};
-    if (limits_.slots == 0) slots = {D, D + D / 4, D + D / 2, 2 * D, N};
+    if (limits_.slots == 0 && large()) slots = {D, D + D / 2, N};
+    if (limits_.slots == 0 && !large()) slots = {D, D + D / 4, D + D / 2, 2 * D, N};
     for (Index slack : {Index{0}, Index{D}})
       if (std::optional<Found> found = make(closed_form(p_, slack), slots.front())) keep(*found);
+    for (const CyclicTimes& seed : seeds)
+      if (std::optional<Found> found = make(seed, slots.front())) keep(*found);
     for (int allowed : slots)
       if (!done() && p_.ops.size() <= kMostPlaced) modulo(allowed);
     for (Index salt = 0; salt < kRounds; ++salt) improve(salt);
@@ -66,6 +70,9 @@ class OverlapSearch {
     const int slots = peak_slots(p_, *tight);
     return Found{*std::move(tight), std::move(circles), slots, std::max(slots, allowed)};
   }
+
+  // Fewer tries, so that none takes more than a few seconds.
+  bool large() const { return p_.ops.size() > 2048; }
 
   // Over the limit comes last; then the period, then the slots.
   std::tuple<int, Index, int> rank(const Found& found) const {
@@ -87,7 +94,9 @@ class OverlapSearch {
   // Rules of different tempers, since none is best everywhere.
   std::vector<ModuloRule> rules(int slots) const {
     std::vector<ModuloRule> out;
-    for (int spread : {0, 1, 2, 4, p_.depth()})
+    const std::vector<int> spreads =
+        large() ? std::vector<int>{0, 2} : std::vector<int>{0, 1, 2, 4, p_.depth()};
+    for (int spread : spreads)
       for (Index bonus : {Index{0}, -2 * p_.search.quanta.unit})
         out.push_back({.slots = slots, .spread = spread, .weight_bonus = bonus});
     return out;
@@ -153,8 +162,23 @@ class OverlapSearch {
 
 }  // namespace
 
-CyclicTimes search_overlap(const CyclicProblem& problem, const OverlapLimits& limits) {
-  return OverlapSearch(problem, limits).run();
+CyclicTimes search_overlap(const CyclicProblem& problem, const OverlapLimits& limits,
+                           const std::vector<CyclicTimes>& seeds) {
+  return OverlapSearch(problem, limits).run(seeds);
+}
+
+ComputePlan overlapped_plan(const SearchProblem& problem, const OverlapLimits& limits) {
+  const CyclicProblem folded(problem);
+  CyclicTimes times;
+  if (folded.mirrored) times = search_overlap(folded, limits);
+  const int slots = limits.slots > 0 ? limits.slots : problem.frame.depth;
+  const ListResult barrier = best_of(problem, split_rules(slots));
+  const Index period = barrier.makespan + problem.quanta.update;
+  const bool fits = limits.slots == 0 || barrier.slots <= limits.slots;
+  if (folded.mirrored && (times.period <= period || !fits)) return unfold(folded, times);
+  // Its pipes do different things at a time.
+  const CyclicProblem whole(problem, /*may_mirror=*/false);
+  return unfold(whole, search_overlap(whole, limits, {times_of(whole, barrier.plan, period)}));
 }
 
 }  // namespace chimera::schedule

@@ -19,7 +19,7 @@ Outcome with_barrier(const SearchProblem& problem, int slots) {
 }
 
 Outcome without_barrier(const CyclicProblem& problem, int slots) {
-  const CyclicTimes times = search_overlap(problem, {.slots = slots});
+  const CyclicTimes times = search_overlap(problem, {.slots = slots, .work = kSearchWork / 4});
   return {times.period, peak_slots(problem, times)};
 }
 
