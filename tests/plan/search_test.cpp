@@ -88,6 +88,26 @@ TEST_CASE("search: no result beats its bound, and simulating everything finds no
   }
 }
 
+// So the least memory, known before lowering, is never more than what is needed.
+TEST_CASE("search: a limit of exactly what a layout needs keeps it; one byte less refuses it") {
+  SearchRequest r = small(4, 8);
+  r.top = 1000;
+  const std::vector<Ranked> all = search(r).ranked;
+  REQUIRE(all.size() > 30);
+  for (std::size_t i = 0; i < all.size(); i += 23) {
+    const std::string name = describe(all[i].candidate);
+    const auto found = [&](Index memory) {
+      r.memory = memory;
+      const std::vector<Ranked> ranked = search(r).ranked;
+      return std::ranges::any_of(ranked,
+                                 [&](const Ranked& x) { return describe(x.candidate) == name; });
+    };
+    INFO(name);
+    CHECK(found(all[i].most_memory));
+    CHECK_FALSE(found(all[i].most_memory - 1));
+  }
+}
+
 TEST_CASE("search: faster links and more memory never make the best layout slower") {
   SearchRequest r = small(8, 32);
   double slower = 1e9;
