@@ -39,7 +39,7 @@ train() {
   shift
   for setting in depth=4 micro_batches=4 micro_batch_size=2 "$@"; do settings+=(--set "parallel.$setting"); done
   "$build/chimera" train configs/quickstart.json --set "data.train=$quickstart/data/train-*.bin" \
-    --set data.validation= --set data.tokenizer= --set model.tied_embeddings=false --set optimizer.grad_clip=0 \
+    --set "data.validation=[]" --set data.tokenizer= --set model.tied_embeddings=false --set optimizer.grad_clip=0 \
     --set "train.steps=$steps" --set train.eval_every=0 --set train.log_every=100 --set lr_schedule.warmup_steps=50 \
     --set optimizer.learning_rate=1e-3 --set checkpoint.directory= --set "log.directory=$out/$name" "${settings[@]}" \
     >"$out/$name.log" 2>&1 || { cat "$out/$name.log" >&2; exit 1; }

@@ -58,19 +58,37 @@ std::vector<Index> divisors(Index n) {
   return out;
 }
 
-void check_schedule(const std::string& name, const std::string& schedule) {
+// One way of running a model; every depth and N that it allows are taken.
+struct Way {
+  std::string schedule;
+  Index pairs = 1;
+  std::string scaling = "direct";
+  bool split = false;
+  Index virtual_stages = 1;
+};
+
+void check_way(const std::string& name, const Way& way) {
   const GoldenModel model(name);
+  int runs = 0;
   for (const std::string run : {"plain", "rich"})
     for (const Index depth : divisors(model.layers()))
       for (const Index micro_batches : divisors(model.batch())) {
-        if (schedule == "chimera" && depth % 2 != 0) continue;
-        INFO(schedule << " D=" << depth << " N=" << micro_batches);
-        check_curve(model, run,
-                    run_layout(model,
-                               with_layout(model.config(run), schedule, depth, 1, micro_batches,
-                                           model.batch()),
-                               model.steps()));
+        train::Config config = with_layout(model.config(run), way.schedule, depth, 1,
+                                           micro_batches, model.batch());
+        config.parallel.pipeline_pairs = way.pairs;
+        config.parallel.scaling = way.scaling;
+        config.parallel.split_backward = way.split;
+        config.parallel.virtual_stages = way.virtual_stages;
+        if (depth * way.virtual_stages > model.layers() ||
+            !schedule::refusal(train::schedule_request(config)).empty())
+          continue;
+        INFO(way.schedule << " " << way.scaling << " f=" << way.pairs << " split " << way.split
+                          << " v=" << way.virtual_stages << " D=" << depth
+                          << " N=" << micro_batches);
+        check_curve(model, run, run_layout(model, config, model.steps()));
+        ++runs;
       }
+  CHECK(runs > 0);
 }
 
 }  // namespace
@@ -119,17 +137,34 @@ TEST_CASE("golden: the decoder's logits equal PyTorch's at every position") {
   }
 }
 
-TEST_CASE("golden: gpipe, every depth and N, tied") { check_schedule("tied", "gpipe"); }
-TEST_CASE("golden: gpipe, every depth and N, untied") { check_schedule("untied", "gpipe"); }
-TEST_CASE("golden: 1f1b, every depth and N, tied") { check_schedule("tied", "1f1b"); }
-TEST_CASE("golden: 1f1b, every depth and N, untied") { check_schedule("untied", "1f1b"); }
-TEST_CASE("golden: chimera, every depth and N, tied") { check_schedule("tied", "chimera"); }
-TEST_CASE("golden: chimera, every depth and N, untied") { check_schedule("untied", "chimera"); }
+TEST_CASE("golden: gpipe, every depth and N, tied") { check_way("tied", {"gpipe"}); }
+TEST_CASE("golden: gpipe, every depth and N, untied") { check_way("untied", {"gpipe"}); }
+TEST_CASE("golden: 1f1b, every depth and N, tied") { check_way("tied", {"1f1b"}); }
+TEST_CASE("golden: 1f1b, every depth and N, untied") { check_way("untied", {"1f1b"}); }
+TEST_CASE("golden: chimera, every depth and N, tied") { check_way("tied", {"chimera"}); }
+TEST_CASE("golden: chimera, every depth and N, untied") { check_way("untied", {"chimera"}); }
+TEST_CASE("golden: gems, every depth and N, tied") { check_way("tied", {"gems"}); }
+TEST_CASE("golden: gems, every depth and N, untied") { check_way("untied", {"gems"}); }
+TEST_CASE("golden: zb-h1, every depth and N, tied") { check_way("tied", {"zb-h1"}); }
+TEST_CASE("golden: zb-h1, every depth and N, untied") { check_way("untied", {"zb-h1"}); }
+TEST_CASE("golden: interleaved, every depth and N") {
+  for (const std::string name : {"tied", "untied"}) check_way(name, {"interleaved", 1, "direct", false, 2});
+}
+TEST_CASE("golden: chimera with more pipelines, doubling, halving and a split backward") {
+  for (const std::string name : {"tied", "untied"}) {
+    check_way(name, {"chimera", 2});
+    check_way(name, {"chimera", 1, "doubling"});
+    check_way(name, {"chimera", 1, "halving"});
+    check_way(name, {"chimera", 2, "doubling"});
+    check_way(name, {"chimera", 1, "direct", true});
+    check_way(name, {"chimera", 2, "direct", true});
+  }
+}
 
 TEST_CASE("golden: two replicas of each schedule equal PyTorch's curves") {
   for (const std::string name : {"tied", "untied"}) {
     const GoldenModel model(name);
-    for (const std::string schedule : {"gpipe", "1f1b", "chimera"})
+    for (const std::string schedule : {"gpipe", "1f1b", "chimera", "gems", "zb-h1"})
       check_curve(model, "rich",
                   run_layout(model,
                              with_layout(model.config("rich"), schedule, 2, 2, model.batch() / 2,
