@@ -5,7 +5,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "chimera/train/build_identity.h"
 #include "chimera/train/trainer.h"
 
 namespace chimera::cli {
@@ -76,13 +75,6 @@ void add_config_command(CLI::App& app) {
   resolve->callback([path, overrides] {
     std::cout << train::config_to_json(train::load_config(*path, *overrides)).dump(2) << "\n";
   });
-}
-
-void add_info_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("info", "What this build has and what it sees on this machine");
-  command->footer("Example:\n  chimera info");
-  command->callback([] { std::cout << train::build_report(); });
 }
 
 }  // namespace chimera::cli

@@ -76,8 +76,8 @@ PageSection figure_13(const Comparison& c) {
                   {{}},
                   {}};
   PageTable& table = out.tables.front();
-  table.header = {"layout",    "size",   "measured",  "paper's Eq. 1", "error",
-                  "our Eq. 1", "error ", "simulated", "error  "};
+  table.header = {"layout",    "size",      "measured",  "paper's Eq. 1", "its error",
+                  "our Eq. 1", "its error", "simulated", "its error"};
   table.title = "Samples per second";
   struct Best {
     std::string name;

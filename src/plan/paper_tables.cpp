@@ -74,9 +74,15 @@ std::string ratio(int above, double below, const std::string& text) {
 PageTable paper_table_2(int D, int N) {
   PageTable table;
   table.title = concat("Table 2, D = ", D, ", N = ", N);
-  table.header = {
-      "scheme", "bubbles, B = F",    "bubbles, B = 2F", "paper",      "weights (M_theta)",
-      "paper ", "activations (M_a)", "paper  ",         "synchronous"};
+  table.header = {"scheme",
+                  "bubbles, B = F",
+                  "bubbles, B = 2F",
+                  "paper: bubbles",
+                  "weights (M_theta)",
+                  "paper: weights",
+                  "activations (M_a)",
+                  "paper: activations",
+                  "synchronous"};
   const std::string one_to_D = concat("[1, D] = ", range(1, D));
   const std::string flush = ratio(D - 1, N + D - 1, "(D-1)/(N+D-1)");
   const std::tuple<const char*, const char*, std::string, std::string, std::string, const char*>
@@ -104,9 +110,9 @@ PageTable paper_table_2(int D, int N) {
 PageTable paper_table_3(int D, int N) {
   PageTable table;
   table.title = concat("Table 3, D = ", D, ", N = ", N);
-  table.header = {"pipelines",         "replicas", "idle slots",      "paper",
-                  "bubbles, B = F",    "paper ",   "bubbles, B = 2F", "weights (M_theta)",
-                  "activations (M_a)", "paper  "};
+  table.header = {"pipelines",         "replicas",          "idle slots",      "paper: slots",
+                  "bubbles, B = F",    "paper: bubbles",    "bubbles, B = 2F", "weights (M_theta)",
+                  "activations (M_a)", "paper: activations"};
   for (int f = 1; f <= D / 2; ++f) {
     if (D / 2 % f != 0) continue;
     const Request r = request_of("chimera", D, N, f);

@@ -1,0 +1,99 @@
+// chimera info: the build, the machine, and what a configuration would take of it.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "chimera/cli/train_command.h"
+#include "chimera/plan/footprint.h"
+#include "chimera/train/build_identity.h"
+#include "chimera/train/worker.h"
+
+namespace chimera::cli {
+namespace {
+
+struct InfoArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+};
+
+Index physical_memory() {
+  return checked_mul(Index{sysconf(_SC_PHYS_PAGES)}, Index{sysconf(_SC_PAGESIZE)});
+}
+
+// "1,389,327,360".
+std::string grouped(Index value) {
+  std::string digits = std::to_string(value);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  return digits;
+}
+
+std::string in_gib(Index bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f",
+                static_cast<double>(bytes) / static_cast<double>(Index{1} << 30));
+  return text;
+}
+
+// A line per worker of the first replica; those of others need as much, but for shares of what is
+// cut among all (ZeRO, the chunks of a sum).
+void print_memory(const train::Config& config) {
+  const train::Programs programs = train::build_programs(config);
+  const auto stages = plan::all_stage_bytes(train::shape_of(config), programs.train);
+  std::printf("memory in GiB  %8s %10s %10s %12s %12s %10s %11s %10s\n", "weights", "gradients",
+              "moments", "edge slots", "full slots", "workspace", "reductions", "all");
+  for (int w = 0; w < programs.train.depth; ++w) {
+    const plan::WorkerFootprint f =
+        plan::worker_footprint(stages, programs.train, &programs.evaluation, 0, w);
+    std::printf(
+        "  worker %-6d%8s %10s %10s %12s %12s %10s %11s %10s\n", w, in_gib(f.weights()).c_str(),
+        in_gib(f.gradients()).c_str(), in_gib(f.moments()).c_str(),
+        in_gib(checked_mul(f.edge_slots, f.edge_slot_bytes)).c_str(),
+        in_gib(checked_mul(f.full_slots, f.full_slot_bytes)).c_str(), in_gib(f.workspace).c_str(),
+        in_gib(f.reductions).c_str(), in_gib(f.bytes()).c_str());
+  }
+  std::fflush(stdout);
+}
+
+void print_config(const InfoArguments& a) {
+  const train::Config c = train::load_config(a.config, a.overrides);
+  const train::ParallelConfig& p = c.parallel;
+  std::cout << "parameters     " << grouped(model::parameter_count(c.model)) << "\n"
+            << "model          " << c.model.n_layer << " layers, " << c.model.n_embd << " wide, "
+            << c.model.n_head << " heads, vocabulary " << c.model.vocab_size << ", "
+            << (c.model.tied_embeddings ? "tied" : "untied") << "\n"
+            << "batch          " << c.batch() << " x " << c.sequence_length() << " tokens (B "
+            << p.micro_batch_size << ", N " << p.micro_batches << ", W " << p.width << ")\n"
+            << "layout         " << p.schedule << ", D " << p.depth << ", " << c.workers()
+            << " workers\n"
+            << "stage layers  ";
+  for (const Index layers : train::stage_layers(c)) std::cout << " " << layers;
+  std::cout << std::endl;
+  print_memory(c);
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "info", "What this build has, what it sees, and what a configuration takes");
+  const auto arguments = std::make_shared<InfoArguments>();
+  command->add_option("--config", arguments->config,
+                      "a configuration: its parameters, batch and the memory of each worker; its "
+                      "data need not exist");
+  command->add_option("--set", arguments->overrides, "override: section.key=value")
+      ->allow_extra_args(false);
+  command->footer("Example:\n  chimera info --config configs/gpt2-1.3b-chimera-d32.json");
+  command->callback([arguments] {
+    if (arguments->config.empty() && !arguments->overrides.empty())
+      FailUsage("--set is ", arguments->overrides.front(),
+                "; it changes a configuration: give --config");
+    std::cout << train::build_report() << "memory         " << plan::bytes_text(physical_memory())
+              << " on this machine\n";
+    if (!arguments->config.empty()) print_config(*arguments);
+  });
+}
+
+}  // namespace chimera::cli
