@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 #include "generators.h"
@@ -14,7 +15,7 @@ namespace {
 // Bounds what a typing error can allocate; D = 32 allows 8,192 micro-batches per step.
 constexpr Index kMostDepth = 1024, kMostCells = Index{1} << 18;
 
-constexpr std::array<ScheduleInfo, 7> kKnown = {{
+constexpr std::array<ScheduleInfo, 8> kKnown = {{
     {"gpipe",
      "all forwards, then all backwards; any depth; 2(D-1) bubbles, N micro-batches in flight",
      "Huang et al., GPipe, NeurIPS 2019"},
@@ -33,6 +34,10 @@ constexpr std::array<ScheduleInfo, 7> kKnown = {{
      "Narayanan et al., PipeDream-2BW, ICML 2021"},
     {"zb-h1", "1f1b with the backward in two halves, the weight half in the bubbles; any depth",
      "Qi et al., Zero Bubble, ICLR 2024"},
+    {"interleaved",
+     "1f1b with v stages per worker, a worker's stages D apart; N a multiple of D; 2(D-1)/v "
+     "bubbles",
+     "Narayanan et al., Megatron-LM, SC 2021"},
 }};
 
 // The divisor of n nearest to f; the smaller of two equally near ones.
@@ -105,9 +110,10 @@ void check_others(const Request& r) {
                 " has one stage per worker and pipe: use 1, or schedule interleaved");
     return;
   }
-  if (r.virtual_stages < 1 || Index{r.virtual_stages} * r.depth > kMostDepth)
-    FailUsage("virtual_stages is ", r.virtual_stages, "; it must be 1 to ", kMostDepth / r.depth,
-              " at depth ", r.depth);
+  const Index most_chunks = std::min(kMostDepth, kMostCells / r.micro_batches) / r.depth;
+  if (r.virtual_stages < 1 || r.virtual_stages > most_chunks)
+    FailUsage("virtual_stages is ", r.virtual_stages, "; it must be 1 to ", most_chunks,
+              " at depth ", r.depth, " with ", r.micro_batches, " micro-batches");
   if (r.virtual_stages > 1 && r.depth == 1)
     FailUsage("virtual_stages is ", r.virtual_stages, " at depth 1; neighbouring stages must be on "
               "two workers: use depth 2 or more, or 1 virtual stage");
@@ -184,6 +190,7 @@ ComputePlan generate(const Request& r) {
   if (r.schedule == "pipedream") return pipedream(D);
   if (r.schedule == "pipedream-2bw") return pipedream_2bw(D, N);
   if (r.schedule == "zb-h1") return zb_h1(r);
+  if (r.schedule == "interleaved") return interleaved(D, N, r.virtual_stages);
   if (r.overlap_steps) return chimera_overlapped(r);
   if (r.split_backward) return chimera_split(r);
   if (r.scaling != "direct")
@@ -221,6 +228,34 @@ void add(ComputePlan& plan, int tick, Op op, int pipe, int stage, int micro, int
 
 ComputePlan sorted(ComputePlan plan) {
   for (std::vector<Instr>& worker : plan.workers) std::ranges::sort(worker, {}, &Instr::tick);
+  return plan;
+}
+
+ComputePlan with_ticks(ComputePlan plan) {
+  const int last = plan.stages() - 1;
+  const auto cell = [&](int stage, int micro) {
+    return static_cast<std::size_t>(Index{stage} * plan.micro_batches + micro);
+  };
+  const int never = std::numeric_limits<int>::max();
+  std::vector<int> forward(cell(last + 1, 0), never), backward = forward;  // tick of (stage, micro)
+  const auto ready = [&](const Instr& in, int tick) {
+    if (in.op == Op::Forward) return in.stage == 0 || forward[cell(in.stage - 1, in.micro)] < tick;
+    return forward[cell(in.stage, in.micro)] < tick &&
+           (in.stage == last || backward[cell(in.stage + 1, in.micro)] < tick);
+  };
+  std::vector<std::span<Instr>> rest(plan.workers.begin(), plan.workers.end());
+  const auto done = [](std::span<Instr> list) { return list.empty(); };
+  for (int tick = 0; !std::ranges::all_of(rest, done); ++tick) {
+    bool idle = true;
+    for (std::span<Instr>& list : rest) {
+      if (list.empty() || !ready(list.front(), tick)) continue;
+      Instr& in = list.front();
+      (in.op == Op::Forward ? forward : backward)[cell(in.stage, in.micro)] = in.tick = tick;
+      list = list.subspan(1);
+      idle = false;
+    }
+    ENSURE(!idle, plan.name, ": at tick ", tick, " every worker waits for another one's result");
+  }
   return plan;
 }
 

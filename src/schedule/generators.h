@@ -6,6 +6,7 @@ namespace chimera::schedule {
 
 ComputePlan gpipe(int D, int N);
 ComputePlan one_f_one_b(int D, int N);
+ComputePlan interleaved(int D, int N, int v);
 ComputePlan gems(int D, int N);
 ComputePlan pipedream(int D);
 ComputePlan pipedream_2bw(int D, int N);
@@ -26,5 +27,9 @@ std::vector<int> one_way(int D);
 void add(ComputePlan& plan, int tick, Op op, int pipe, int stage, int micro, int count = 1);
 // Sorts each worker's list by tick.
 ComputePlan sorted(ComputePlan plan);
+// For generators that know each worker's order alone: takes the lists as they stand, whole forwards
+// and backwards of one micro-batch, and gives each computation the first tick after its worker's
+// last one and its inputs. Throws where the orders wait for each other.
+ComputePlan with_ticks(ComputePlan plan);
 
 }  // namespace chimera::schedule
