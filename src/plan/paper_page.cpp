@@ -109,14 +109,15 @@ std::vector<PageSection> paper_page(const std::string& directory) {
   for (const int D : {8, 32}) exact.tables.push_back(paper_table_3(D, D));
   out.push_back(std::move(exact));
   for (PageSection& s : paper_pictures()) out.push_back(std::move(s));
-  for (const auto& [file, prefix] : {std::pair("constants.json", "First constants. "),
-                                     std::pair("constants-2.json", "Second constants. ")}) {
-    if (!std::filesystem::exists(std::filesystem::path(directory) / file)) continue;
+  const auto compare = [&](const char* file, const std::string& prefix) {
     for (PageSection& s : paper_comparison(read_paper(directory, file))) {
       s.title = prefix + s.title;
       out.push_back(std::move(s));
     }
-  }
+  };
+  compare("constants.json", "First constants. ");
+  if (std::filesystem::exists(std::filesystem::path(directory) / "constants-2.json"))
+    compare("constants-2.json", "Second constants. ");
   return out;
 }
 

@@ -40,11 +40,11 @@ struct PaperMachine {
   double half_output = 0;
   double optimizer_floats = 0;      // moved per parameter and update
   std::vector<Point> points;        // at most three
-  std::vector<std::string> derive;  // which of the three below
+  std::vector<std::string> derive;  // which of those below
   double achieved_fraction = 0;     // of the peak by a large matrix product
   double latency = 0;               // seconds of a message beside its bytes
-  double reduction_bandwidth = 0;   // of reductions, where it is not the messages'
-  double bandwidth = 0;             // bytes per second of a message and of a reduction (GLOO)
+  double bandwidth = 0;             // bytes per second of a message, as GLOO moves it
+  double reduction_bandwidth = 0;   // of a reduction; 0: the messages'
 };
 
 // One bar of a figure: a layout and what was measured.

@@ -31,8 +31,7 @@ PageTable paper_table_3(int depth, int micro_batches);
 // Figures 2 to 8 from the generators.
 std::vector<PageSection> paper_pictures();
 
-// Figures 1, 9 and 12 to 19 under one set of constants.
-
+// Figures 1, 9 and 12 to 19 under one set of constants; a constant's own points count in no error.
 std::vector<PageSection> paper_comparison(const PaperData& data);
 
 // Everything: the exact tables, the pictures, and the comparison under the constants of
