@@ -20,8 +20,8 @@ ComputePlan interleaved(int D, int N, int v) {
       const int chunk = op == Op::Forward ? turn : v - 1 - turn;
       add(plan, 0, op, 0, chunk * D + w, micro);
     };
-    // Twice 1F1B's, so that a group's way back meets the next group without a wait; with one chunk
-    // there is nothing to meet, and Megatron-LM runs 1F1B.
+    // These and one more fill the ticks until the first gradient: (v - 1) D forwards of the last
+    // worker, 2 (D - 1 - w) on the way there and back. With one chunk, Megatron-LM runs 1F1B.
     const int warm_up = v == 1 ? D - 1 - w : 2 * (D - 1 - w) + (v - 1) * D;
     const int ahead = std::min(warm_up, total);
     for (int k = 0; k < total + ahead; ++k) {
