@@ -45,8 +45,8 @@ ComputePlan chimera_direct(int D, int N, int f) {
 // Forward doubling (section 3.5, Fig. 7(c)): double units of 2D micro-batches, two in every forward
 // and one in every backward, so both take about as long: on a grid of slots of two forwards, the
 // slot rule with D/2 pairs and D backwards per pipe, a unit every 3D slots; an odd rest of D
-// micro-batches is one plain unit. Forwards that come before their worker's first backward are
-// issued one by one, so that the pipeline fills in half the time (Fig. 7(d)).
+// micro-batches is one plain unit. The first unit's forwards are issued one by one, since its first
+// stages have nothing else to do: the pipeline fills in half the time (Fig. 7(d)).
 ComputePlan chimera_doubling(int D, int N) {
   ComputePlan plan = empty_plan("chimera", D, N);
   plan.pipeline_pairs = 1;
@@ -58,13 +58,11 @@ ComputePlan chimera_doubling(int D, int N) {
   };
   for (int pipe = 0; pipe < 2; ++pipe)
     for (int s = 0; s < D; ++s) {
-      const int first_backward = D + std::min(s, D - 1 - s);
       for (int unit = 0; unit < doubles; ++unit) {
         for (int pair = 0; pair < D / 2; ++pair) {
           const int slot = 3 * D * unit + s + 2 * pair, m = micro(unit, pipe, 2 * pair);
-          const bool singly = slot < first_backward;
-          add(plan, 2 * slot, Op::Forward, pipe, s, m, singly ? 1 : 2);
-          if (singly) add(plan, 2 * slot + 1, Op::Forward, pipe, s, m + 1);
+          add(plan, 2 * slot, Op::Forward, pipe, s, m, unit == 0 ? 1 : 2);
+          if (unit == 0) add(plan, 2 * slot + 1, Op::Forward, pipe, s, m + 1);
         }
         for (int i = 0; i < D; ++i)
           add(plan, 2 * (3 * D * unit + 2 * D - 1 - s + 2 * i), Op::Backward, pipe, s,

@@ -9,24 +9,71 @@
 namespace chimera::schedule {
 namespace {
 
-// What `generate` accepts for the name, N = 1: its own refusals say which D and f there are.
-std::vector<Request> layouts_of(const std::string& name, int most_depth) {
-  std::vector<Request> out;
-  for (int D = 1; D <= most_depth; ++D)
-    for (int f = 1; f <= std::max(1, D / 2); ++f) {
-      const Request request{.schedule = name, .depth = D, .micro_batches = 1, .pipeline_pairs = f};
-      try {
-        generate(request);
-      } catch (const UsageError&) {
-        continue;
-      }
-      out.push_back(request);
-    }
+constexpr int kMostVirtualStages = 4;
+// Up to here overlapping steps are searched for where there is no closed form.
+constexpr int kSearchedDepth = 4, kSearchedMicroBatches = 5;
+
+std::vector<SweepVariant> variants_of(const std::string& name) {
+  const Request plain{.schedule = name};
+  std::vector<SweepVariant> out = {{name, {plain}}};
+  if (name != "chimera") return out;
+  Request doubled = plain, split = plain;
+  doubled.scaling = "doubling";
+  split.split_backward = true;
+  Request overlapped = split;
+  overlapped.overlap_steps = true;
+  out.push_back({name + " doubling", {doubled}});
+  out.push_back({name + " split", {split}});
+  out.push_back({name + " overlap", {overlapped}});
   return out;
 }
 
-constexpr Index kStride =
-    1'000'003;  // prime, so it visits every job unless it divides their number
+bool takes_a_search(const Request& r) {
+  return r.overlap_steps && (r.tied || r.recompute || r.micro_batches % r.depth != 0) &&
+         (r.depth > kSearchedDepth || r.micro_batches > kSearchedMicroBatches);
+}
+
+// Tied, W, gradient_sync, zero_stage and recompute: the number `kind` below 48; less sharding,
+// tying or recomputation where the schedule cannot be had so.
+Request of_kind(Request r, int kind) {
+  const auto next = [&](int choices) {
+    const int digit = kind % choices;
+    kind /= choices;
+    return digit;
+  };
+  constexpr const char* kSyncs[] = {"lazy", "eager", "eager-opt"};
+  r.gradient_sync = kSyncs[next(3)];
+  r.tied = next(2) == 1;
+  r.width = 1 + next(2);
+  r.zero_stage = next(2);
+  r.recompute = next(2) == 1;
+  if (r.scaling == "doubling" && !r.recompute) r.scaling = "halving";  // the same timetable
+  if (!refusal(r).empty()) r.zero_stage = 0;
+  if (!refusal(r).empty()) r.tied = false;
+  if (takes_a_search(r)) r.tied = r.recompute = false;
+  return r;
+}
+constexpr int kKinds = 48;
+
+std::vector<Request> requests_like(Request r, int most_depth, int most_micro_batches) {
+  std::vector<Request> out;
+  for (r.depth = 1; r.depth <= most_depth; ++r.depth)
+    for (r.pipeline_pairs = 1; r.pipeline_pairs <= std::max(1, r.depth / 2); ++r.pipeline_pairs)
+      for (r.virtual_stages = 1; r.virtual_stages <= kMostVirtualStages; ++r.virtual_stages) {
+        const auto accepted = [&](int N) {
+          r.micro_batches = N;
+          return refusal(r).empty();
+        };
+        if (!accepted(1) && !accepted(r.depth)) continue;  // no N helps
+        for (int N = 1; N <= most_micro_batches; ++N) {
+          if (!accepted(N) || takes_a_search(r)) continue;
+          // 7 is prime to 48: a layout meets all kinds; N / 48 shifts the next round.
+          const int kind = 7 * N + 13 * r.depth + 5 * r.pipeline_pairs + 3 * r.virtual_stages;
+          out.push_back(of_kind(r, (kind + N / kKinds) % kKinds));
+        }
+      }
+  return out;
+}
 
 void count(SweepRow& row, const Schedule& schedule) {
   const VerifyReport report = verify(schedule);
@@ -38,22 +85,20 @@ void count(SweepRow& row, const Schedule& schedule) {
   }
 }
 
-// Alternates the kinds of training step over N, so that each D and f meets all four.
-SweepRow prove(Request request, int N) {
+SweepRow prove(const Request& r) {
   SweepRow row;
-  request.micro_batches = N;
-  request.tied = N % 2 == 0;
-  request.width = N % 4 < 2 ? 1 : 2;
   try {
-    const Schedule training =
-        lower(generate(request), {.tied = request.tied, .width = request.width});
+    const Schedule training = lower(generate(r), lowering_of(r));
     count(row, training);
-    const Schedule evaluation =
-        lower(generate_evaluation(training.placement, training.depth, N), {.tied = request.tied});
-    count(row, evaluation);
+    const ComputePlan forwards =
+        generate_evaluation(training.placement, training.depth, r.micro_batches);
+    count(row, lower(forwards, {.tied = r.tied, .width = r.width}));
   } catch (const Error& error) {
-    Fail("schedule ", request.schedule, ", D = ", request.depth, ", N = ", N,
-         ", f = ", request.pipeline_pairs, ": ", error.what());
+    Fail("schedule ", r.schedule, ", D = ", r.depth, ", N = ", r.micro_batches,
+         ", f = ", r.pipeline_pairs, ", v = ", r.virtual_stages, ", W = ", r.width, ", ", r.scaling,
+         r.split_backward ? ", split_backward" : "", r.overlap_steps ? ", overlap_steps" : "",
+         r.tied ? ", tied" : "", r.recompute ? ", recompute" : "", ", ", r.gradient_sync,
+         ", zero_stage ", r.zero_stage, ": ", error.what());
   }
   row.schedules = row.evaluations = 1;
   return row;
@@ -68,31 +113,45 @@ void merge(SweepRow& into, const SweepRow& row) {
   into.slots = std::max(into.slots, row.slots);
 }
 
+SweepRow prove(const SweepVariant& variant) {
+  SweepRow row;
+  row.schedule = variant.name;
+  int last_depth = 0;
+  for (const Request& r : variant.requests)
+    row.depths += std::exchange(last_depth, r.depth) != r.depth;
+  // A stride that is prime to their number goes through all: every thread gets small and large
+  // ones.
+  const Index jobs = static_cast<Index>(variant.requests.size());
+  constexpr Index kPrime = 1'000'003;
+  ENSURE(jobs < kPrime, "a sweep over ", jobs, " schedules; at most ", kPrime - 1);
+  std::mutex mutex;
+  parallel_for(jobs, 1, [&](Index begin, Index end) {
+    SweepRow mine;
+    for (Index i = begin; i < end; ++i)
+      merge(mine, prove(variant.requests[static_cast<std::size_t>(i * kPrime % jobs)]));
+    const std::lock_guard lock(mutex);
+    merge(row, mine);
+  });
+  return row;
+}
+
 }  // namespace
+
+std::vector<SweepVariant> sweep_requests(int most_depth, int most_micro_batches) {
+  std::vector<SweepVariant> out;
+  for (const ScheduleInfo& info : known_schedules())
+    for (SweepVariant& variant : variants_of(info.name)) {
+      const Request like = variant.requests.front();
+      variant.requests = requests_like(like, most_depth, most_micro_batches);
+      if (!variant.requests.empty()) out.push_back(std::move(variant));
+    }
+  return out;
+}
 
 std::vector<SweepRow> verify_all(int most_depth, int most_micro_batches) {
   std::vector<SweepRow> rows;
-  for (const ScheduleInfo& info : known_schedules()) {
-    SweepRow& row = rows.emplace_back();
-    row.schedule = info.name;
-    const std::vector<Request> layouts = layouts_of(info.name, most_depth);
-    int last_depth = 0;
-    for (const Request& layout : layouts)
-      row.depths += std::exchange(last_depth, layout.depth) != layout.depth;
-    const Index L = static_cast<Index>(layouts.size());
-    std::mutex mutex;
-    parallel_for(L * most_micro_batches, 1, [&](Index begin, Index end) {
-      SweepRow mine;
-      for (Index i = begin; i < end; ++i) {
-        // A stride through all of them: every thread gets small and large ones.
-        const Index job = i * kStride % (L * most_micro_batches);
-        merge(mine,
-              prove(layouts[static_cast<std::size_t>(job % L)], static_cast<int>(job / L) + 1));
-      }
-      const std::lock_guard lock(mutex);
-      merge(row, mine);
-    });
-  }
+  for (const SweepVariant& variant : sweep_requests(most_depth, most_micro_batches))
+    rows.push_back(prove(variant));
   return rows;
 }
 

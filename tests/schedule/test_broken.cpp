@@ -105,7 +105,7 @@ TEST_CASE("broken: a missing forward, backward or load") {
 }
 
 TEST_CASE("broken: half of a block is loaded") {
-  const Schedule doubled = build_schedule({.depth = 4, .micro_batches = 8, .scaling = "doubling"});
+  const Schedule doubled = build_schedule({.depth = 4, .micro_batches = 16, .scaling = "doubling"});
   refused(doubled, [](Schedule& s) { erase(s, 0, "LoadMicro p0 s0 m1"); },
           {"worker 0, body[", "F p0 s0 m1", "micro-batch 1 has not been loaded"});
   refused(
@@ -180,7 +180,7 @@ TEST_CASE("broken: a slot is never freed, freed twice, in part, or while in use"
   refused(good(),
           [](Schedule& s) { move_before(s, 0, "FreeSlot p1 s3 m2", "SendWait p1 s3 m2 gradient"); },
           {"worker 0, body[", "FreeSlot p1 s3 m2", "(SendWait missing)"});
-  refused(build_schedule({.depth = 4, .micro_batches = 8, .scaling = "doubling"}),
+  refused(build_schedule({.depth = 4, .micro_batches = 16, .scaling = "doubling"}),
           [](Schedule& s) { find(s, 0, "FreeSlot p0 s0 m0 x2").count = 1; },
           {"worker 0, body[", "FreeSlot p0 s0 m0",
            "a slot is freed as a whole: its micro-batches are 2 from 0 on"});
@@ -286,7 +286,7 @@ TEST_CASE("every single instruction is needed, once") {
         Request{.schedule = "gpipe", .depth = 1, .micro_batches = 2, .tied = true},
         Request{.schedule = "gems", .depth = 3, .micro_batches = 3, .recompute = true},
         Request{.depth = 4, .micro_batches = 4, .gradient_sync = "eager", .zero_stage = 1},
-        Request{.depth = 4, .micro_batches = 12, .scaling = "doubling"},
+        Request{.depth = 4, .micro_batches = 16, .scaling = "doubling"},
         Request{.schedule = "pipedream", .depth = 3, .micro_batches = 1, .width = 2},
         Request{.schedule = "pipedream-2bw", .depth = 2, .micro_batches = 2, .tied = true}}) {
     const Schedule whole = build_schedule(request);

@@ -149,7 +149,7 @@ TEST_CASE("recomputation stands between the gradient's RecvStart and its RecvWai
 
 TEST_CASE("every backward is recomputed once, in whatever unit it comes") {
   for (const Request& request :
-       {Request{.depth = 4, .micro_batches = 8, .scaling = "doubling", .recompute = true},
+       {Request{.depth = 4, .micro_batches = 16, .scaling = "doubling", .recompute = true},
         Request{.depth = 4, .micro_batches = 4, .split_backward = true, .recompute = true}}) {
     const Schedule s = build_schedule(request);
     for (int w = 0; w < 4; ++w) {
@@ -274,7 +274,7 @@ TEST_CASE("the last message of a slot has until the next of its kind, or the end
 TEST_CASE("an activation is waited for right before its gradient is received") {
   for (const Request& request :
        {Request{.depth = 6, .micro_batches = 13},
-        Request{.depth = 4, .micro_batches = 8, .scaling = "doubling"},
+        Request{.depth = 4, .micro_batches = 16, .scaling = "doubling"},
         Request{.schedule = "pipedream", .depth = 4, .micro_batches = 1}}) {
     const Schedule s = build_schedule(request);
     for (const Program& p : s.programs)
@@ -373,7 +373,7 @@ TEST_CASE("the first and last stage load a micro-batch before its forward; no ot
 TEST_CASE("computations read back from a lowered program") {
   for (const Request& request :
        {Request{.depth = 6, .micro_batches = 11},
-        Request{.depth = 4, .micro_batches = 12, .scaling = "doubling", .recompute = true},
+        Request{.depth = 4, .micro_batches = 16, .scaling = "doubling", .recompute = true},
         Request{.schedule = "pipedream", .depth = 5, .micro_batches = 1},
         Request{.schedule = "pipedream-2bw", .depth = 3, .micro_batches = 4, .tied = true}}) {
     CAPTURE(request.schedule);
@@ -438,7 +438,7 @@ TEST_CASE("a forward may span micro-batches whose backwards come one by one") {
 }
 
 TEST_CASE("doubling's forwards are pairs, or halves of a pair in one slot, freed together") {
-  const Schedule s = build_schedule({.depth = 4, .micro_batches = 12, .scaling = "doubling"});
+  const Schedule s = build_schedule({.depth = 4, .micro_batches = 20, .scaling = "doubling"});
   CHECK(s.span() == 2);
   for (int w = 0; w < 4; ++w) {
     std::map<int, int> forwards, freed;  // per stage: micro-batches
@@ -450,7 +450,7 @@ TEST_CASE("doubling's forwards are pairs, or halves of a pair in one slot, freed
       if (in.op == Op::FreeSlot) CHECK(in.count == 2);
     }
     CHECK(forwards == freed);
-    for (const auto& [stage, micros] : forwards) CHECK(micros == 6);
+    for (const auto& [stage, micros] : forwards) CHECK(micros == 10);
   }
 }
 
