@@ -30,6 +30,17 @@ struct Choice {
   Lane* lane = nullptr;
 };
 
+// Smaller is better: slots over the limit, length, slots.
+struct Rank {
+  int excess = 0;
+  Index makespan = 0;
+  int slots = 0;
+  auto operator<=>(const Rank&) const = default;
+};
+Rank rank_of(const ListResult& result, int limit) {
+  return {std::max(0, result.slots - limit), result.makespan, result.slots};
+}
+
 class Scheduler {
  public:
   Scheduler(const SearchProblem& problem, const ListRule& rule) : problem_(problem), rule_(rule) {
@@ -42,11 +53,23 @@ class Scheduler {
     if (rule.spread >= 0) divide_slots();
     for (std::size_t w = 0; w < D; ++w) wake(0, static_cast<int>(w));
     result_.plan = problem.frame;
+    remaining_.assign(D, 0);
+    const Quanta& q = problem.quanta;
+    for (const Lane& lane : lanes_) {
+      const auto s = static_cast<std::size_t>(lane.stage);
+      remaining_[static_cast<std::size_t>(lane.worker)] +=
+          static_cast<Index>(lane.block_of.size()) * (q.forward[s] + q.input[s] + q.weight[s]);
+    }
   }
 
-  // Nothing where the slots stopped every worker before the end.
-  std::optional<ListResult> run() {
+  // Nothing where the slots stopped every worker before the end, or where it is clear before the
+  // end that the result would be no better than `rival`, for this limit of slots (beaten).
+  std::optional<ListResult> run(const std::optional<Rank>& rival, int limit) {
     while (!events_.empty()) {
+      if (rival && !(Rank{std::max(0, result_.slots - limit), least_, result_.slots} < *rival)) {
+        beaten_ = true;
+        return std::nullopt;
+      }
       const auto [now, worker] = events_.top();
       events_.pop();
       if (busy_until_[static_cast<std::size_t>(worker)] <= now) start_one(worker, now);
@@ -56,6 +79,7 @@ class Scheduler {
     result_.plan = sorted(std::move(result_.plan));
     return std::move(result_);
   }
+  bool beaten() const { return beaten_; }
 
  private:
   Lane make_lane(int pipe, int stage) const {
@@ -159,6 +183,8 @@ class Scheduler {
     add(result_.plan, narrow<int>(now), op, lane.pipe, lane.stage,
         micros[static_cast<std::size_t>(first)], count);
     busy_until_[worker] = end;
+    least_ = std::max(least_, now + remaining_[worker]);
+    remaining_[worker] -= end - now;
     result_.makespan = std::max(result_.makespan, end);
     wake(end, lane.worker);
   }
@@ -181,26 +207,37 @@ class Scheduler {
   std::vector<std::vector<Lane*>> by_worker_;
   std::vector<Index> busy_until_;
   std::vector<int> alive_;
+  std::vector<Index> remaining_;  // work per worker
+  Index least_ = 0;               // what the makespan will be at least
+  bool beaten_ = false;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   ListResult result_;
 };
 
+// With more slots where they stop every worker; nothing when it is no better than `rival`.
+std::optional<ListResult> schedule_unless_beaten(const SearchProblem& problem, const ListRule& rule,
+                                                 const std::optional<Rank>& rival) {
+  for (ListRule relaxed = rule;; ++relaxed.slots) {
+    Scheduler scheduler(problem, relaxed);
+    std::optional<ListResult> result = scheduler.run(rival, rule.slots);
+    if (result || scheduler.beaten()) return result;
+  }
+}
+
 }  // namespace
 
 ListResult list_schedule(const SearchProblem& problem, const ListRule& rule) {
-  for (ListRule relaxed = rule;; ++relaxed.slots)
-    if (std::optional<ListResult> result = Scheduler(problem, relaxed).run())
-      return *std::move(result);
+  return *schedule_unless_beaten(problem, rule, std::nullopt);
 }
 
 ListResult best_of(const SearchProblem& problem, const std::vector<ListRule>& rules) {
   std::optional<ListResult> best;
-  std::tuple<int, Index, int> best_rank;
+  std::optional<Rank> best_rank;
   for (const ListRule& rule : rules) {
-    ListResult result = list_schedule(problem, rule);
-    const std::tuple<int, Index, int> rank{std::max(0, result.slots - rule.slots), result.makespan,
-                                           result.slots};
-    if (best && !(rank < best_rank)) continue;
+    std::optional<ListResult> result = schedule_unless_beaten(problem, rule, best_rank);
+    if (!result) continue;
+    const Rank rank = rank_of(*result, rule.slots);
+    if (best && !(rank < *best_rank)) continue;
     best = std::move(result), best_rank = rank;
   }
   ENSURE(best.has_value(), "best_of: no rule given");
