@@ -1,10 +1,10 @@
 #include "list_scheduler.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <queue>
-#include <tuple>
 
 #include "generators.h"
 
@@ -24,10 +24,14 @@ struct Lane {
   std::vector<Index> forward_end, input_end;  // per block, per micro-batch
 };
 
+// The most urgent of what a worker may start.
 struct Choice {
-  std::tuple<int, int, int, int, int> key;  // smaller is more urgent
+  std::array<int, 5> key{};  // smaller is more urgent
   Op op = Op::Forward;
   Lane* lane = nullptr;
+  void consider(const Choice& other) {
+    if (lane == nullptr || other.key < key) *this = other;
+  }
 };
 
 // Smaller is better: slots over the limit, length, slots.
@@ -108,7 +112,9 @@ class Scheduler {
   }
 
   void wake(Index time, int worker) { events_.push({time, worker}); }
-  Lane* neighbour(const Lane& lane, int by) { return &lanes_[&lane - lanes_.data() + by]; }
+  const Lane* neighbour(const Lane& lane, int by) const {
+    return &lanes_[&lane - lanes_.data() + by];
+  }
 
   bool room(const Lane& lane) const {
     const auto [from, to] = lane.blocks[static_cast<std::size_t>(lane.forwards)];
@@ -117,7 +123,7 @@ class Scheduler {
   }
 
   // The lane's next computations whose inputs are there.
-  void offer(Lane& lane, Index now, std::vector<Choice>& choices) {
+  void offer(Lane& lane, Index now, Choice& best) const {
     const bool deepest = rule_.preference == Preference::Deepest;
     const auto at = [](const std::vector<Index>& v, int i) {
       return v[static_cast<std::size_t>(i)];
@@ -129,29 +135,27 @@ class Scheduler {
       const bool last = lane.stage == stages_ - 1;
       if (at(lane.forward_end, block) <= now &&
           (last || at(neighbour(lane, 1)->input_end, m) + hop <= now))
-        choices.push_back({{0, 0, m, lane.pipe, lane.stage}, Op::BackwardInput, &lane});
+        best.consider({{0, 0, m, lane.pipe, lane.stage}, Op::BackwardInput, &lane});
     }
     const bool steady = rule_.preference == Preference::Steady;
     const int behind = f - (m < n ? lane.block_of[static_cast<std::size_t>(m)] : f);
     if (f < static_cast<int>(lane.blocks.size()) && !(steady && behind >= stages_ - lane.stage) &&
         (lane.stage == 0 || at(neighbour(lane, -1)->forward_end, f) + hop <= now) && room(lane)) {
       const int first = lane.blocks[static_cast<std::size_t>(f)].first;
-      choices.push_back({{steady ? -1 : 1, deepest ? -lane.stage : 0, first, lane.pipe, lane.stage},
-                         Op::Forward,
-                         &lane});
+      best.consider({{steady ? -1 : 1, deepest ? -lane.stage : 0, first, lane.pipe, lane.stage},
+                     Op::Forward,
+                     &lane});
     }
     const int w = lane.weights;
     if (rule_.split && w < m && at(lane.input_end, w) <= now)
-      choices.push_back(
+      best.consider(
           {{2, deepest ? lane.stage : 0, w, lane.pipe, lane.stage}, Op::BackwardWeight, &lane});
   }
 
   void start_one(int worker, Index now) {
-    std::vector<Choice> choices;
-    for (Lane* lane : by_worker_[static_cast<std::size_t>(worker)]) offer(*lane, now, choices);
-    if (choices.empty()) return;
-    const Choice& best = *std::ranges::min_element(choices, {}, &Choice::key);
-    start(best.op, *best.lane, now);
+    Choice best;
+    for (Lane* lane : by_worker_[static_cast<std::size_t>(worker)]) offer(*lane, now, best);
+    if (best.lane != nullptr) start(best.op, *best.lane, now);
   }
 
   void start(Op op, Lane& lane, Index now) {
