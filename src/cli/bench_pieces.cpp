@@ -84,7 +84,7 @@ std::function<bool()> add_pieces_options(CLI::App& step) {
   needs_model(step.add_option("--workers", a->workers,
                               "workers that compute at once; 0: as many as the cores serve")
                   ->check(CLI::Range(Index{0}, Index{256})));
-  needs_model(step.add_option("--rounds", a->rounds, "medians of how many rounds")
+  needs_model(step.add_option("--rounds", a->rounds, "the fastest of how many rounds")
                   ->check(CLI::Range(1, 1000))
                   ->capture_default_str());
   needs_model(step.add_option("--save", a->save, "merge into this calibration file"));

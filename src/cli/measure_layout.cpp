@@ -9,7 +9,7 @@ namespace chimera::cli {
 
 double measure_step_seconds(const train::Config& config, Index steps) {
   constexpr Index kUncounted = 2;  // pages are touched, primitives made, pipelines filled
-  ENSURE(steps >= 1, "a median of ", steps, " steps");
+  ENSURE(steps >= 1, "the fastest of ", steps, " steps");
   const train::Programs programs = train::build_programs(config);
   std::vector<double> ends;  // of the steps on the first worker
   run_local(narrow<int>(config.workers()), config.parallel.timeout_seconds,
@@ -28,8 +28,7 @@ double measure_step_seconds(const train::Config& config, Index steps) {
   std::vector<double> seconds;
   for (std::size_t i = kUncounted; i < ends.size(); ++i) seconds.push_back(ends[i] - ends[i - 1]);
   ENSURE(!seconds.empty(), "no step was run");
-  std::ranges::sort(seconds);
-  return seconds[seconds.size() / 2];
+  return *std::ranges::min_element(seconds);
 }
 
 }  // namespace chimera::cli

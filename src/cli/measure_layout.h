@@ -20,7 +20,7 @@ class MeaninglessSamples final : public train::SampleSource {
   Index T_, vocabulary_;
 };
 
-// Median seconds from step to step of `steps` consecutive ones, after the first two, with the
+// Seconds from step to step: the fastest of `steps` consecutive ones after the first two, with the
 // layout's workers as threads of this process.
 double measure_step_seconds(const train::Config& config, Index steps);
 

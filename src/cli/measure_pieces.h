@@ -7,8 +7,9 @@
 
 namespace chimera::cli {
 
-// On the calling thread's team, while every rank of `comm` does the same: medians of `rounds`. The
-// halves of a backward are measured apart and scaled to the whole one.
+// On the calling thread's team, while every rank of `comm` does the same: the fastest of `rounds`,
+// since what other programs take from the machine is not this one's. The halves of a backward are
+// measured apart and scaled to the whole one.
 plan::PieceTimes measure_pieces(Communicator& comm, const model::ModelConfig& model, Index B,
                                 Index T, int rounds);
 

@@ -106,7 +106,7 @@ void write_winner(const Arguments& a, const train::Config& base, const plan::Ran
 // Each of the ranked layouts run for real, beside what was predicted.
 void print_measured(const train::Config& base, const std::vector<plan::Ranked>& ranked,
                     Index steps) {
-  std::cout << "measured on this machine, " << steps << " steps each\n"
+  std::cout << "measured on this machine, the fastest of " << steps << " steps each\n"
             << "predicted ms  measured ms  predicted/measured  layout\n";
   std::vector<double> ratios;
   for (const plan::Ranked& r : ranked) {
