@@ -57,7 +57,7 @@ const std::vector<Variant> kVariants = {
     {"chimera", 4, 4},
     {"chimera", 2, 2, 2},
     {"chimera", 4, 8, 1, 2},
-    {"chimera", 2, 4, 1, 1, "doubling"},
+    {"chimera", 2, 8, 1, 1, "doubling"},
     {"chimera", 4, 8, 1, 1, "doubling"},
     {"chimera", 4, 4, 1, 1, "halving"},
     {"chimera", 4, 4, 1, 2, "doubling"},
