@@ -10,7 +10,7 @@ namespace {
 using chimera::cpu::AttentionShape;
 
 constexpr int kPanel = 2 * kLanes;  // queries of a panel
-constexpr int kMaxHead = chimera::cpu::kMaxHead;
+constexpr int kMaxHead = chimera::kMaxHead;
 
 // Numbers A(r, k) = data[r * row + k * depth].
 struct Strided {

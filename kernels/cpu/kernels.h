@@ -7,43 +7,17 @@
 // A kernel file must not emit a function that another translation unit may share: the linker keeps
 // one copy, and a baseline machine would run AVX-512 code. So: no C++ library, internal linkage
 // only (tests/kernels/isolation_test.cpp looks at the symbols).
-#include <stdint.h>
+#include "chimera/ops/numbers.h"
 
 namespace chimera::cpu {
 
 using Index = int64_t;
+using chimera::AdamWNumbers;
+using chimera::AttentionShape;
+using chimera::Mask;
 
-// Element e of a sample is kept when (word e % 4 of philox(key, {e / 4, sample, stream}) >> 8) >=
-// threshold, and then multiplied by scale. threshold 0: no dropout.
-struct Mask {
-  int32_t threshold = 0;
-  float scale = 1;
-  uint32_t key[2] = {0, 0};
-  uint32_t stream = 0;
-  int64_t first_sample = 0;
-};
 // Dropout splits a sample into chunks of this many elements.
 inline constexpr Index kDropoutChunk = 4096;
-// Blocks of sum_squares.
-inline constexpr Index kSumBlock = 4096;
-
-// Queries, keys and values of one call of attention; rows of one head are `head` numbers long.
-struct AttentionShape {
-  Index B, H, T;        // T: rows of queries per sample
-  Index head;           // size of a head
-  Index first;          // position of query row 0; row r attends to keys 0 ... first + r
-  Index q_row, kv_row;  // distance between rows of queries, of keys and values
-  Index q_sample, kv_sample;
-  Index out_row;  // distance between rows of out, dout: H * head
-};
-
-struct AdamWNumbers {
-  float rate, decay_factor;  // decay_factor = 1 - rate * decay
-  float beta1, beta2, grad_scale;
-  float m_correction, v_correction;  // 1 / (1 - beta^t)
-  float epsilon;
-};
-
 struct Kernels {
   const char* isa = nullptr;
   int lanes = 0;  // floats of a vector
@@ -99,8 +73,5 @@ struct Kernels {
   // y[i] = exp(x[i]), the exponential that every kernel uses; for tests.
   void (*exp)(float* y, const float* x, Index begin, Index end);
 };
-
-// The largest size of a head: it bounds the attention kernels' buffers on the stack.
-inline constexpr Index kMaxHead = 256;
 
 }  // namespace chimera::cpu

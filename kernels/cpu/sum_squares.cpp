@@ -29,7 +29,7 @@ double sum_block(const float* x, Index n) {
 }
 
 void sum_squares(double* partial, const float* x, Index n, Index begin, Index end) {
-  constexpr Index kBlock = chimera::cpu::kSumBlock;
+  constexpr Index kBlock = chimera::kSumBlock;
   for (Index block = begin; block < end; ++block) {
     const Index from = block * kBlock, rest = n - from;
     partial[block - begin] = sum_block(x + from, rest < kBlock ? rest : kBlock);

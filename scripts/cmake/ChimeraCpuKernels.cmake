@@ -14,7 +14,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(isa_avx512_flags -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mprefer-vector-width=512)
 endif()
 
-set(chimera_cpu_sources cpu/cpu_ops cpu/isa cpu/limits cpu/matmul cpu/shapes
+set(chimera_cpu_sources cpu/cpu_ops cpu/isa cpu/limits cpu/matmul
     bench/attention_bench bench/bench_case bench/gemm_bench bench/memory_bench)
 list(TRANSFORM chimera_cpu_sources PREPEND ${PROJECT_SOURCE_DIR}/kernels/)
 list(TRANSFORM chimera_cpu_sources APPEND .cpp)
