@@ -1,0 +1,336 @@
+#include "block_runner.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "chimera/base/check.h"
+#include "shared_memory.h"
+
+namespace emulator {
+
+using chimera::concat;
+
+constinit ThreadView* current_thread = nullptr;
+constinit BlockView current_block;
+
+namespace {
+
+constinit BlockRunner* active = nullptr;
+
+std::string to_string(const uint3& v) { return concat("(", v.x, ", ", v.y, ", ", v.z, ")"); }
+
+std::string to_string(const Place& place) {
+  std::string file = place.file_name();
+  return concat(file.substr(file.rfind('/') + 1), ":", place.line());
+}
+
+const char* name(WarpKind kind) {
+  switch (kind) {
+    case WarpKind::Barrier: return "__syncwarp";
+    case WarpKind::Shuffle: return "a shuffle";
+    case WarpKind::Vote: return "a vote";
+    case WarpKind::Matrix: return "a wmma operation";
+  }
+  return "?";
+}
+
+std::string hex(unsigned value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%08x", value);
+  return text;
+}
+
+uint3 position(unsigned i, const dim3& extent) {
+  return {i % extent.x, i / extent.x % extent.y, i / (extent.x * extent.y)};
+}
+
+}  // namespace
+
+BlockRunner& runner() { return *active; }
+
+BlockRunner::BlockRunner() = default;
+BlockRunner::~BlockRunner() = default;
+
+std::optional<std::string> BlockRunner::run(const KernelLaunch& launch, std::uint64_t seed) {
+  launch_ = &launch;
+  error_.reset();
+  active = this;
+  const std::size_t count = std::size_t{launch.block.x} * launch.block.y * launch.block.z;
+  const std::size_t blocks = std::size_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  Random random(seed);
+  make_order(block_order_, blocks, seed, random);
+  make_order(thread_order_, count, seed, random);
+  threads_.assign(count, Thread());
+  for (unsigned i = 0; i < count; ++i) threads_[i].thread = position(i, launch.block);
+  current_block.threads = launch.block;
+  current_block.grid = launch.grid;
+  for (const unsigned b : block_order_) {
+    current_block.block = position(b, launch.grid);
+    run_block();
+    if (error_) break;
+  }
+  current_thread = nullptr;
+  active = nullptr;
+  return error_;
+}
+
+void BlockRunner::run_block() {
+  const std::size_t count = threads_.size();
+  poison_static_shared();
+  dynamic_.resize(launch_->shared_bytes + kDynamicAlignment);
+  poison(dynamic_.data(), dynamic_.size());
+  warps_.assign((count + 31) / 32, Warp());
+  for (std::size_t i = 0; i < count; ++i) {
+    threads_[i].state = State::New;
+    warps_[i / 32].existing |= 1u << i % 32;
+  }
+  started_ = cursor_ = arrived_ = 0;
+  alive_ = count;
+  counting_ = 0;
+  running_ = &idle_fiber();
+  main_.switch_to(*running_);
+  if (error_) {
+    running_->restart();
+    idle_.push_back(running_);
+  }
+}
+
+// Each fiber runs threads from their first statement to their last; where one must wait, another
+// fiber goes on. So a kernel without barriers needs one fiber and no switch.
+void BlockRunner::fiber_entry() {
+  Fiber::arrived();
+  active->run_threads();
+}
+
+void BlockRunner::run_threads() {
+  Fiber* const me = running_;
+  for (;;) {
+    while (started_ < threads_.size()) {
+      Thread& thread = threads_[thread_order_[started_++]];
+      thread.fiber = me;
+      thread.state = State::Ready;
+      current_ = &thread;
+      current_thread = &thread;
+      try {
+        launch_->call->run_thread();
+      } catch (const std::exception& e) {
+        error_ = concat("exception: ", e.what());  // reported below, outside of the handler
+      }
+      if (error_) stop(*error_);
+      thread_returned(*current_);
+    }
+    idle_.push_back(me);
+    leave(*me, /*may_start=*/false);
+  }
+}
+
+void BlockRunner::thread_returned(Thread& thread) {
+  const unsigned i = number(thread);
+  thread.state = State::Returned;
+  --alive_;
+  Warp& warp = warps_[i / 32];
+  warp.existing &= ~(1u << i % 32);
+  for (unsigned lane = 0; lane < 32; ++lane)
+    if (warp.waiting >> lane & 1u) complete(i / 32, lane);
+  if (alive_ > 0 && arrived_ == alive_) release_barrier();
+}
+
+// Continues some other thread; returns when `me` has been continued.
+void BlockRunner::leave(Fiber& me, bool may_start) {
+  Fiber* to = &main_;
+  if (may_start && started_ < threads_.size()) {
+    to = &idle_fiber();
+  } else if (Thread* next = next_ready()) {
+    current_ = next;
+    current_thread = next;
+    to = next->fiber;
+  } else if (alive_ > 0) {
+    deadlock();
+  }
+  if (to == &me) return;
+  running_ = to;
+  me.switch_to(*to);
+}
+
+void BlockRunner::wait(Thread& me) {
+  Fiber& fiber = *me.fiber;
+  leave(fiber, /*may_start=*/true);
+  current_ = &me;
+  current_thread = &me;
+}
+
+BlockRunner::Thread* BlockRunner::next_ready() {
+  const std::size_t count = threads_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    Thread& thread = threads_[thread_order_[cursor_]];
+    if (++cursor_ == count) cursor_ = 0;
+    if (thread.state == State::Ready) return &thread;
+  }
+  return nullptr;
+}
+
+Fiber& BlockRunner::idle_fiber() {
+  if (idle_.empty()) {
+    fibers_.push_back(std::make_unique<Fiber>(fiber_entry, static_cast<unsigned>(fibers_.size())));
+    return *fibers_.back();
+  }
+  Fiber& fiber = *idle_.back();
+  idle_.pop_back();
+  return fiber;
+}
+
+void BlockRunner::barrier(const Place& place) {
+  Thread& me = *current_;
+  me.state = State::AtBarrier;
+  me.place = place;
+  if (++arrived_ == alive_) release_barrier();
+  wait(me);  // the last to come waits too: every phase runs in the same order
+}
+
+int BlockRunner::count(bool predicate, const Place& place) {
+  counting_ += predicate;
+  barrier(place);
+  return counted_;
+}
+
+void BlockRunner::release_barrier() {
+  const Thread* first = nullptr;
+  for (const Thread& thread : threads_) {
+    if (thread.state != State::AtBarrier) continue;
+    if (first == nullptr) first = &thread;
+    if (thread.place.line() != first->place.line() ||
+        std::strcmp(thread.place.file_name(), first->place.file_name()) != 0) {
+      stop(concat("divergent barrier: ", describe(*first), ", but ", describe(thread),
+                  "; every thread of a block must reach the same __syncthreads()"));
+    }
+  }
+  for (Thread& thread : threads_)
+    if (thread.state == State::AtBarrier) thread.state = State::Ready;
+  arrived_ = cursor_ = 0;
+  counted_ = counting_;
+  counting_ = 0;
+}
+
+void BlockRunner::warp_operation(WarpKind kind, unsigned mask, void* argument, WarpAction action,
+                                 const Place& place) {
+  Thread& me = *current_;
+  const unsigned i = number(me), lane = i % 32;
+  if ((mask >> lane & 1u) == 0)
+    fail(concat(name(kind), " with mask ", hex(mask), ", which does not name the calling lane ",
+                lane),
+         place);
+  me.kind = kind;
+  me.mask = mask;
+  me.argument = argument;
+  me.action = action;
+  me.place = place;
+  me.state = State::AtWarp;
+  warps_[i / 32].waiting |= 1u << lane;
+  if (!complete(i / 32, lane)) wait(me);
+}
+
+// Carries out the operation that `lane` waits in, if all its lanes are there.
+bool BlockRunner::complete(unsigned warp_number, unsigned lane) {
+  Warp& warp = warps_[warp_number];
+  Thread* const first = &threads_[std::size_t{warp_number} * 32];
+  const Thread& me = first[lane];
+  const unsigned members = me.mask & warp.existing;
+  if ((warp.waiting & members) != members) return false;
+  void* lanes[32] = {};
+  for (unsigned i = 0; i < 32; ++i) {
+    if ((members >> i & 1u) == 0) continue;
+    const Thread& other = first[i];
+    if (other.kind != me.kind || other.mask != me.mask) return false;
+    if (me.kind != WarpKind::Barrier && other.place.line() != me.place.line())
+      stop(concat("divergent warp: ", describe(me), ", but ", describe(other),
+                  "; all lanes of the mask must execute the same operation"));
+    lanes[i] = other.argument;
+  }
+  if (me.action != nullptr) me.action(lanes, members);
+  warp.waiting &= ~members;
+  for (unsigned i = 0; i < 32; ++i)
+    if (members >> i & 1u) first[i].state = State::Ready;
+  return true;
+}
+
+std::string BlockRunner::describe(const Thread& thread) const {
+  std::string text = concat("thread ", to_string(thread.thread));
+  switch (thread.state) {
+    case State::New: return text + " has not started";
+    case State::Ready: return text + " runs";
+    case State::AtBarrier:
+      return concat(text, " waits in __syncthreads at ", to_string(thread.place));
+    case State::AtWarp:
+      return concat(text, " waits in ", name(thread.kind), " with mask ", hex(thread.mask), " at ",
+                    to_string(thread.place));
+    case State::Returned: return text + " has returned";
+  }
+  return text;
+}
+
+void BlockRunner::deadlock() {
+  // One thread of each kind of wait says enough.
+  std::string text = "threads wait for each other for ever: ";
+  std::vector<std::string> seen;
+  for (const Thread& thread : threads_) {
+    if (thread.state != State::AtBarrier && thread.state != State::AtWarp) continue;
+    const std::string key =
+        concat(static_cast<int>(thread.state), " ", thread.mask, " ", to_string(thread.place));
+    if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
+    if (!seen.empty()) text += "; ";
+    text += describe(thread);
+    seen.push_back(key);
+    if (seen.size() == 4) break;
+  }
+  stop(std::move(text));
+}
+
+void BlockRunner::fail(const std::string& what, const Place& place) {
+  stop(concat(what, " at ", to_string(place)));
+}
+
+std::string BlockRunner::where() const {
+  std::string text = concat("block ", to_string(current_block.block));
+  if (current_ != nullptr) text += concat(", thread ", to_string(current_->thread));
+  return text;
+}
+
+// Leaves the block for good. The other threads' stacks are forgotten: device code owns nothing that
+// needs an end.
+void BlockRunner::stop(std::string message) {
+  error_ = concat(where(), ": ", message);
+  idle_.clear();
+  Fiber* const me = running_;
+  for (const auto& fiber : fibers_) {
+    if (fiber.get() == me) continue;
+    fiber->restart();
+    idle_.push_back(fiber.get());
+  }
+  // This very stack is in use until the switch: it is not used again.
+  me->switch_to(main_);
+  std::abort();
+}
+
+int BlockRunner::lane() const { return static_cast<int>(number(*current_) % 32); }
+
+void* BlockRunner::dynamic_shared() {
+  const auto address = reinterpret_cast<std::uintptr_t>(dynamic_.data());
+  return reinterpret_cast<void*>((address + kDynamicAlignment - 1) / kDynamicAlignment *
+                                 kDynamicAlignment);
+}
+
+// ---- block.h
+
+void* dynamic_shared() { return active->dynamic_shared(); }
+void block_barrier(const Place& place) { active->barrier(place); }
+int block_count(bool predicate, const Place& place) { return active->count(predicate, place); }
+void warp_operation(WarpKind kind, unsigned mask, void* argument, WarpAction action,
+                    const Place& place) {
+  active->warp_operation(kind, mask, argument, action, place);
+}
+int lane_id() { return active->lane(); }
+void kernel_error(const char* what, const Place& place) { active->fail(what, place); }
+
+}  // namespace emulator

@@ -1,0 +1,94 @@
+#pragma once
+// Runs the blocks of one kernel, one after the other, the threads of a block as fibers.
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "emulator/block.h"
+#include "emulator/kernel.h"
+#include "fiber.h"
+#include "order.h"
+
+namespace emulator {
+
+struct KernelLaunch {
+  std::unique_ptr<KernelCall> call;
+  const void* kernel = nullptr;
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;
+};
+
+class BlockRunner {
+ public:
+  BlockRunner();
+  ~BlockRunner();
+  BlockRunner(const BlockRunner&) = delete;
+
+  // Runs every block; `seed` decides the order of blocks and threads. Returns what the kernel did
+  // wrong, with block, thread and place; nothing if it ran to its end.
+  std::optional<std::string> run(const KernelLaunch& launch, std::uint64_t seed);
+
+  // Called by the kernel's threads, through block.h.
+  void barrier(const Place& place);
+  int count(bool predicate, const Place& place);
+  void warp_operation(WarpKind kind, unsigned mask, void* argument, WarpAction action,
+                      const Place& place);
+  [[noreturn]] void fail(const std::string& what, const Place& place);
+  int lane() const;
+  void* dynamic_shared();
+  // Bytes of static shared memory that the last block wrote, at most the kernel's own.
+  std::size_t static_shared_written() const;
+  std::string where() const;  // "block (1, 0, 0), thread (5, 0, 0)"
+
+ private:
+  enum class State : unsigned char { New, Ready, AtBarrier, AtWarp, Returned };
+  struct Thread : ThreadView {
+    State state = State::New;
+    WarpKind kind{};
+    unsigned mask = 0;
+    Fiber* fiber = nullptr;
+    void* argument = nullptr;
+    WarpAction action = nullptr;
+    Place place;
+  };
+  struct Warp {
+    unsigned existing = 0, waiting = 0;  // bits of lanes that have not returned; that wait
+  };
+
+  static void fiber_entry();
+  void run_block();
+  void run_threads();
+  void thread_returned(Thread& thread);
+  void wait(Thread& me);
+  void leave(Fiber& me, bool may_start);
+  Thread* next_ready();
+  Fiber& idle_fiber();
+  void release_barrier();
+  bool complete(unsigned warp, unsigned lane);
+  [[noreturn]] void deadlock();
+  [[noreturn]] void stop(std::string message);
+  unsigned number(const Thread& thread) const {
+    return static_cast<unsigned>(&thread - threads_.data());
+  }
+  std::string describe(const Thread& thread) const;
+
+  const KernelLaunch* launch_ = nullptr;
+  std::vector<Thread> threads_;
+  std::vector<Warp> warps_;
+  std::vector<unsigned> thread_order_, block_order_;
+  std::size_t started_ = 0, cursor_ = 0, arrived_ = 0, alive_ = 0;
+  int counting_ = 0, counted_ = 0;
+  Thread* current_ = nullptr;
+  Fiber main_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;
+  Fiber* running_ = nullptr;
+  std::vector<unsigned char> dynamic_;
+  std::optional<std::string> error_;
+};
+
+// The runner of the kernel that runs now.
+BlockRunner& runner();
+
+}  // namespace emulator

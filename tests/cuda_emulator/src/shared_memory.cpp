@@ -1,0 +1,38 @@
+#include "shared_memory.h"
+
+#include <cstdint>
+
+#include "emulator/types.h"
+
+// By the linker, at both ends of the section; null in a program without __shared__ variables.
+extern "C" {
+extern unsigned char __start_emulator_shared[] __attribute__((weak, visibility("hidden")));
+extern unsigned char __stop_emulator_shared[] __attribute__((weak, visibility("hidden")));
+}
+
+namespace emulator {
+namespace {
+
+// The sanitizer's zones between variables are written too: loops of our own, not memset.
+__attribute__((no_sanitize_address)) void fill(unsigned char* memory, std::size_t bytes) {
+  volatile unsigned char* p = memory;
+  for (std::size_t i = 0; i < bytes; ++i)
+    p[i] = static_cast<unsigned char>(i % 2 == 0 ? kPoison & 0xff : kPoison >> 8);
+}
+
+}  // namespace
+
+void poison(void* memory, std::size_t bytes) {
+  auto* p = static_cast<unsigned char*>(memory);
+  const bool odd = reinterpret_cast<std::uintptr_t>(memory) % 2 != 0;
+  for (std::size_t i = 0; i < bytes; ++i)
+    p[i] = static_cast<unsigned char>((i + odd) % 2 == 0 ? kPoison & 0xff : kPoison >> 8);
+}
+
+void poison_static_shared() {
+  if (__start_emulator_shared == nullptr) return;
+  fill(__start_emulator_shared,
+       static_cast<std::size_t>(__stop_emulator_shared - __start_emulator_shared));
+}
+
+}  // namespace emulator
