@@ -97,6 +97,12 @@ Counting counting_of(const Schedule& plan, Index steps) {
   return {lag + 1, window, window, lag + 1 + 2 * window + lag + 1};
 }
 
+Counting in_one_window(Counting c) {
+  c.window += c.differences - 1;
+  c.differences = 1;
+  return c;
+}
+
 double median_step(const std::vector<double>& ends, const Counting& c) {
   std::vector<double> seconds;
   for (Index i = c.first; i < c.first + c.differences; ++i)
@@ -180,7 +186,7 @@ MeasuredSteps run_sleeping(const BenchCase& bench, Communicator& comm, Index ste
 
 MeasuredSteps run_computing(const BenchCase& bench, Communicator& comm, Index steps) {
   const Schedule& plan = bench.programs.train;
-  const Counting counting = counting_of(plan, steps);
+  const Counting counting = in_one_window(counting_of(plan, steps));
   std::vector<Index> traced(static_cast<std::size_t>(counting.steps));
   std::iota(traced.begin(), traced.end(), 0);
   std::vector<TraceEvent> events;
