@@ -120,6 +120,15 @@ std::function<void()> optimizer_body(Device& device, Ops& ops, LoneStage& lone, 
   };
 }
 
+// As many blocks as the model has where caches could hold them, so that weights and activations
+// come from where they will come from; two where not even one stays in a cache.
+Index blocks_to_measure(const model::ModelConfig& model, Index B, Index T) {
+  constexpr Index kBeyondCaches = Index{192} << 20;
+  const model::Stage one(model, {1, 1, 1}, 1, B, T);
+  const Index bytes = one.slot_layout().bytes() + one.parameters().layout.bytes();
+  return std::min(model.n_layer, std::max<Index>(2, kBeyondCaches / bytes));
+}
+
 double seconds_of(const std::function<void()>& body, Index runs) {
   const auto start = std::chrono::steady_clock::now();
   for (Index i = 0; i < runs; ++i) body();
@@ -149,8 +158,7 @@ plan::PieceTimes measure_pieces(Communicator& comm, const model::ModelConfig& mo
                                 Index T, int rounds) {
   const std::unique_ptr<Device> device = make_host_device();
   const std::unique_ptr<Ops> ops = make_cpu_ops();
-  // Several blocks, so that weights and activations come from where they will come from.
-  const Index n = std::min<Index>(4, model.n_layer);
+  const Index n = blocks_to_measure(model, B, T);
   const std::vector<Index> layers{1, n, 1};
   const auto lone = [&](int stage, bool split, nn::Recompute recompute) {
     return LoneStage(*device, *ops, model, layers, stage, B, T, split, recompute);
