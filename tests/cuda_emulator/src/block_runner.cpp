@@ -49,6 +49,7 @@ uint3 position(unsigned i, const dim3& extent) {
 }  // namespace
 
 BlockRunner& runner() { return *active; }
+bool kernel_runs() { return active != nullptr; }
 
 BlockRunner::BlockRunner() = default;
 BlockRunner::~BlockRunner() = default;

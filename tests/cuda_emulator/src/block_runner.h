@@ -37,8 +37,6 @@ class BlockRunner {
   [[noreturn]] void fail(const std::string& what, const Place& place);
   int lane() const;
   void* dynamic_shared();
-  // Bytes of static shared memory that the last block wrote, at most the kernel's own.
-  std::size_t static_shared_written() const;
   std::string where() const;  // "block (1, 0, 0), thread (5, 0, 0)"
 
  private:
@@ -88,7 +86,8 @@ class BlockRunner {
   std::optional<std::string> error_;
 };
 
-// The runner of the kernel that runs now.
+// The runner of the kernel that runs now, and whether one does.
 BlockRunner& runner();
+bool kernel_runs();
 
 }  // namespace emulator

@@ -20,6 +20,14 @@ __attribute__((no_sanitize_address)) void fill(unsigned char* memory, std::size_
     p[i] = static_cast<unsigned char>(i % 2 == 0 ? kPoison & 0xff : kPoison >> 8);
 }
 
+std::size_t section_bytes() {
+  return static_cast<std::size_t>(__stop_emulator_shared - __start_emulator_shared);
+}
+
+unsigned char pattern(std::size_t i) {
+  return static_cast<unsigned char>(i % 2 == 0 ? kPoison & 0xff : kPoison >> 8);
+}
+
 }  // namespace
 
 void poison(void* memory, std::size_t bytes) {
@@ -31,8 +39,15 @@ void poison(void* memory, std::size_t bytes) {
 
 void poison_static_shared() {
   if (__start_emulator_shared == nullptr) return;
-  fill(__start_emulator_shared,
-       static_cast<std::size_t>(__stop_emulator_shared - __start_emulator_shared));
+  fill(__start_emulator_shared, section_bytes());
+}
+
+__attribute__((no_sanitize_address)) std::size_t static_shared_written() {
+  std::size_t count = 0;
+  if (__start_emulator_shared == nullptr) return count;
+  for (std::size_t i = 0; i < section_bytes(); ++i)
+    count += __start_emulator_shared[i] != pattern(i);
+  return count;
 }
 
 }  // namespace emulator

@@ -3,6 +3,7 @@
 #include <memory>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "emulator/runtime_api.h"
 
@@ -12,6 +13,12 @@ class KernelCall {
  public:
   virtual ~KernelCall() = default;
   virtual void run_thread() const = 0;
+
+  struct PointerArgument {
+    int position;  // from 1
+    const void* address;
+  };
+  virtual std::vector<PointerArgument> pointers() const = 0;
 };
 
 // Checks the launch against the device's limits and puts it into the stream's queue.
@@ -24,6 +31,18 @@ class TypedCall final : public KernelCall {
   TypedCall(void (*kernel)(Params...), void** arguments)
       : TypedCall(kernel, arguments, std::index_sequence_for<Params...>()) {}
   void run_thread() const override { std::apply(kernel_, arguments_); }
+  std::vector<PointerArgument> pointers() const override {
+    std::vector<PointerArgument> out;
+    int position = 0;
+    const auto add = [&]<class T>(const T& value) {
+      ++position;
+      if constexpr (std::is_pointer_v<T>)
+        out.push_back(
+            {position, const_cast<const void*>(static_cast<const volatile void*>(value))});
+    };
+    std::apply([&](const auto&... values) { (add(values), ...); }, arguments_);
+    return out;
+  }
 
  private:
   template <std::size_t... I>

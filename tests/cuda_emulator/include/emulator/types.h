@@ -10,6 +10,14 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n) __attribute__((aligned(n)))
 #define __grid_constant__
+// One NOP per warp at the kernel's entry: a launch can so read what was promised. Clang does not
+// take a template's parameter here.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define __launch_bounds__(threads, ...) \
+  __attribute__((patchable_function_entry(((threads) + 31) / 32)))
+#else
+#define __launch_bounds__(...)
+#endif
 // Static shared memory lies in a section of its own, so that every block finds it poisoned. Kernels
 // run one at a time. A function template with __shared__ variables needs internal linkage (an
 // anonymous namespace): the section cannot hold mergeable variables.

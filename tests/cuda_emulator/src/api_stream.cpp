@@ -1,0 +1,176 @@
+// Streams, events, host functions.
+#include "machine.h"
+
+using namespace emulator;
+
+namespace {
+
+class RecordOperation final : public Operation {
+ public:
+  explicit RecordOperation(std::shared_ptr<Record> record) : record_(std::move(record)) {}
+  std::optional<std::string> run(Machine&, Stream&) override {
+    record_->done = true;
+    record_->time = std::chrono::steady_clock::now();
+    return std::nullopt;
+  }
+  std::string what() const override { return "an event's record"; }
+
+ private:
+  std::shared_ptr<Record> record_;
+};
+
+class WaitOperation final : public Operation {
+ public:
+  explicit WaitOperation(std::shared_ptr<Record> record) : record_(std::move(record)) {}
+  bool ready() const override { return record_->done; }
+  void blockers(std::vector<Stream*>& out) const override {
+    if (!record_->done) out.push_back(record_->stream);
+  }
+  std::optional<std::string> run(Machine&, Stream&) override { return std::nullopt; }
+  std::string what() const override { return "a wait for an event"; }
+
+ private:
+  std::shared_ptr<Record> record_;
+};
+
+class HostOperation final : public Operation {
+ public:
+  HostOperation(void (*function)(void*), void* data) : function_(function), data_(data) {}
+  bool on_host() const override { return true; }
+  std::optional<std::string> run(Machine&, Stream&) override {
+    function_(data_);
+    return std::nullopt;
+  }
+  std::string what() const override { return "a host function"; }
+
+ private:
+  void (*function_)(void*);
+  void* data_;
+};
+
+cudaError_t query(Machine& m, Machine::Lock& lock, Stream* stream,
+                  const std::function<bool()>& done) {
+  // A loop of queries must come to its end.
+  if (!done()) m.step_towards(lock, *stream);
+  return done() ? cudaSuccess : cudaErrorNotReady;
+}
+
+}  // namespace
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return api_call([&](Machine& m, auto&) {
+    if (flags > cudaStreamNonBlocking) refuse(cudaErrorInvalidValue, "stream flags ", flags);
+    *stream = m.add_stream(current_device(), flags != cudaStreamNonBlocking);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  return api_call([&](Machine& m, auto&) {
+    if (m.stream(stream).legacy)
+      refuse(cudaErrorInvalidResourceHandle, "the default stream cannot be destroyed");
+    m.destroy(stream);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return api_call(
+      [&](Machine& m, Machine::Lock& lock) { return m.drain(lock, {&m.stream(stream)}); });
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return api_call([&](Machine& m, Machine::Lock& lock) {
+    Stream& s = m.stream(stream);
+    return query(m, lock, &s, [&] { return s.queue.empty(); });
+  });
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return api_call([&](Machine& m, auto&) {
+    Stream& s = m.stream(stream);
+    const CUevent_st& e = m.event(event);
+    // An event that was never recorded is no reason to wait, says CUDA.
+    if (e.record != nullptr) m.enqueue(s, std::make_unique<WaitOperation>(e.record));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), void* data) {
+  return api_call([&](Machine& m, auto&) {
+    m.enqueue(m.stream(stream), std::make_unique<HostOperation>(function, data));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  return api_call([&](Machine& m, auto&) {
+    *event = new CUevent_st{current_device(), flags, nullptr};
+    m.events.insert(*event);
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  return api_call([&](Machine& m, auto&) {
+    delete &m.event(event);
+    m.events.erase(event);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return api_call([&](Machine& m, auto&) {
+    Stream& s = m.stream(stream);
+    CUevent_st& e = m.event(event);
+    if (e.device != s.device)
+      refuse(cudaErrorInvalidResourceHandle, "an event of device ", e.device,
+             " recorded in a stream of device ", s.device);
+    e.record = std::make_shared<Record>();
+    e.record->stream = &s;
+    m.enqueue(s, std::make_unique<RecordOperation>(e.record));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  return api_call([&](Machine& m, Machine::Lock& lock) {
+    const auto record = m.event(event).record;
+    if (record == nullptr) return cudaSuccess;
+    return m.run_until(lock, [&] { return record->done; }, {record->stream});
+  });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return api_call([&](Machine& m, Machine::Lock& lock) {
+    const auto record = m.event(event).record;
+    if (record == nullptr) return cudaSuccess;
+    return query(m, lock, record->stream, [&] { return record->done; });
+  });
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  return api_call([&](Machine& m, auto&) {
+    const CUevent_st &a = m.event(start), &b = m.event(end);
+    if ((a.flags | b.flags) & cudaEventDisableTiming || a.record == nullptr || b.record == nullptr)
+      refuse(cudaErrorInvalidResourceHandle, "events without times, or not recorded");
+    if (!a.record->done || !b.record->done) return cudaErrorNotReady;
+    const auto elapsed = b.record->time - a.record->time;
+    *milliseconds = std::chrono::duration<float, std::milli>(elapsed).count();
+    return cudaSuccess;
+  });
+}
