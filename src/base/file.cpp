@@ -39,6 +39,20 @@ std::pair<int, Index> open_regular(const Path& path) {
   return {fd, static_cast<Index>(info.st_size)};
 }
 
+// What a rename may replace: nothing, or a regular file that may be written. A rename would put a
+// file in the place of a device, and of a link instead of what it points to.
+Path behind_links(const Path& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return path;
+  if (!S_ISREG(info.st_mode))
+    Fail(path.string(), " is ", S_ISDIR(info.st_mode) ? "a directory" : "not a regular file",
+         "; name a file to write");
+  if (access(path.c_str(), W_OK) != 0) fail_on("write to", path);
+  std::error_code error;
+  const Path target = std::filesystem::canonical(path, error);
+  return error || !std::filesystem::is_symlink(path, error) ? path : target;
+}
+
 }  // namespace
 
 std::string read_file(const Path& path, Index limit) {
@@ -67,17 +81,18 @@ std::string read_file(const Path& path, Index limit) {
   return out;
 }
 
-void write_file_atomically(const Path& path, std::string_view content) {
+void write_file_atomically(const Path& named, std::string_view content) {
+  const Path path = behind_links(named);
   const Path temporary = path.string() + ".tmp." + std::to_string(getpid());
   try {
     OutputFile file(temporary);
     file.write(content);
     file.close();
+    rename_path(temporary, path);
   } catch (...) {
     unlink(temporary.c_str());
     throw;
   }
-  rename_path(temporary, path);
   sync_directory(path.has_parent_path() ? path.parent_path() : Path("."));
 }
 

@@ -16,6 +16,8 @@ constexpr const char* kCompareFormats = "text, json or svg";
 
 void simulate_command(ScheduleOptions& o) {
   const Costs costs = costs_of(o);
+  const std::string refused = refusal(o.request);
+  if (!refused.empty()) FailUsage(refused);
   if (o.request.split_backward) o.request.times = times_for_search(costs, o.request);
   const Schedule s = build_schedule(o.request);
   const bool drawn = o.format == "trace" || o.format == "svg" || o.format == "json";

@@ -13,7 +13,7 @@ namespace chimera::schedule {
 namespace {
 
 // Bounds what a typing error can allocate; D = 32 allows 8,192 micro-batches per step.
-constexpr Index kMostDepth = 1024, kMostCells = Index{1} << 18;
+constexpr Index kMostDepth = 1024, kMostCells = Index{1} << 18, kMostWorkers = Index{1} << 24;
 
 constexpr std::array<ScheduleInfo, 8> kKnown = {{
     {"gpipe",
@@ -61,7 +61,9 @@ void check_sizes(const Request& r) {
   if (Index{r.depth} * r.micro_batches > kMostCells)
     FailUsage("depth ", r.depth, " times micro_batches ", r.micro_batches, " is over ", kMostCells,
               "; use at most ", kMostCells / r.depth, " micro-batches per step");
-  if (r.width < 1) FailUsage("width is ", r.width, "; it must be at least 1");
+  if (r.width < 1 || r.width > kMostWorkers / r.depth)
+    FailUsage("width is ", r.width, "; it must be 1 to ", kMostWorkers / r.depth, " at depth ",
+              r.depth);
   const auto one_of = [](const std::string& value, const char* key,
                          std::initializer_list<const char*> choices) {
     std::string all;

@@ -12,6 +12,8 @@ constexpr int kVersion = 1;
 constexpr const char* kWriter =
     "a costs file begins with {\"format\": \"chimera-costs\", \"version\": 1, …}";
 
+constexpr double kMostCost = 1e18;  // seconds, bytes, seconds per byte
+
 struct ListKey {
   const char* key;
   std::vector<double> Costs::*list;
@@ -49,6 +51,9 @@ constexpr std::array<FlagKey, 3> kFlags = {{{"rendezvous", &Costs::rendezvous},
 void check_amount(const std::string& key, double value) {
   if (!std::isfinite(value) || value < 0)
     FailUsage("cost ", key, " is ", value, "; it must be finite and not negative");
+  if (value > kMostCost)
+    FailUsage("cost ", key, " is ", value, "; it must be at most ", kMostCost,
+              ", so that sums stay finite");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ void check_sizes(const Schedule& s) {
   positive(s.depth, "depth", kMostWorkers);
   positive(s.micro_batches, "micro_batches", 1 << 24);
   positive(s.virtual_stages, "virtual_stages", 1 << 16);
-  positive(s.width, "width", 1 << 24);
+  positive(s.width, "width", (1 << 24) / s.depth);
   ENSURE(Index{s.depth} * s.virtual_stages <= kMostWorkers &&
              Index{s.stages()} * s.micro_batches <= kMostCells,
          "schedule: ", s.depth, " x ", s.virtual_stages, " stages with ", s.micro_batches,

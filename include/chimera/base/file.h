@@ -18,6 +18,7 @@ using Path = std::filesystem::path;
 std::string read_file(const Path& path, Index limit);
 
 // Writes to a temporary file beside `path`, fsyncs, renames, fsyncs the directory: all or nothing.
+// Refuses directories, devices and files that may not be written; follows links.
 void write_file_atomically(const Path& path, std::string_view content);
 
 // A file being written. `close()` fsyncs; a destructor without close() leaves the bytes where they
