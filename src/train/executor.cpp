@@ -33,10 +33,11 @@ HeldStage::Collective collective_of(Op op) {
 
 // Iterations of the body until the last step has drained; an instruction of a step outside the run
 // is not executed.
-void Worker::run(Execution& run, const schedule::Program& program) {
-  const Index lag = program.body.empty() ? 0 : programs_.train.lag();
+void Worker::run(Execution& run, const schedule::Schedule& schedule) try {
+  const std::vector<Instr>& body = schedule.programs[static_cast<std::size_t>(worker_)].body;
+  const Index lag = schedule.lag();
   for (run.iteration = run.first; run.iteration < run.last + lag; ++run.iteration)
-    for (const Instr& in : program.body) {
+    for (const Instr& in : body) {
       const Index step = run.step(in);
       if (step < run.first || step >= run.last) continue;
       if (trace_ != nullptr && std::ranges::count(*traced_steps_, step) > 0)
@@ -44,6 +45,11 @@ void Worker::run(Execution& run, const schedule::Program& program) {
       else
         execute(in, run);
     }
+} catch (const Aborted&) {
+  throw;
+} catch (...) {
+  comm_.fail(std::current_exception());  // before buffers go that others may be reading
+  throw;
 }
 
 void Worker::execute_traced(const Instr& in, Execution& run) {
@@ -78,7 +84,7 @@ void Worker::execute(const Instr& in, Execution& run) {
     case Op::AllReduceWait:
     case Op::ReduceScatterWait:
     case Op::AllGatherWait: run.background = held_.at(in.stage).wait(background()); return;
-    case Op::VerdictStart: return verdict_start(run, state_of(run.step(in)));
+    case Op::VerdictStart: return verdict_start(state_of(run.step(in)));
     case Op::VerdictWait: return verdict_wait(run, state_of(run.step(in)));
     case Op::Update: return update(in, run);
     case Op::FreeSlot: return slots_.leave(slots_.find(in, run.step(in)));
@@ -107,10 +113,14 @@ void Worker::compute(const Instr& in, Execution& run) {
   if (ends) slots_.give_full(tenant, in.count);
 }
 
+Index Worker::position_of(const Instr& in) const {
+  const ParallelConfig& p = config_.parallel;
+  return (replica_ * p.micro_batches + in.micro) * p.micro_batch_size;
+}
+
 nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Tenant& tenant) {
   const Index B = config_.parallel.micro_batch_size, step = run.step(in);
   const bool train = run.mode == nn::Mode::Train;
-  const Index position = (replica_ * config_.parallel.micro_batches + in.micro) * B;
   const Index place = in.micro % slots_.span() * B;
   const auto weights = [&](int id) {
     const HeldStage& held = held_.at(id);
@@ -127,7 +137,7 @@ nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Tenant& 
                 .slot = {Flat{tenant.full}, place, B * in.count, T_},
                 .workspace = Flat{workspace_.data()},
                 .dropout_seed = static_cast<std::uint64_t>(config_.train.seed),
-                .first_sample = (train ? sample_origin_ : 0) + step * config_.batch() + position,
+                .first_sample = (train ? sample_origin_ : 0) + step * config_.batch() + position_of(in),
                 .loss_scale = run.loss_scale};
   // A forward adds gradients at the head alone; touching others would begin their next step.
   const bool adds = in.op == Op::Backward || in.op == Op::BackwardInput ||
@@ -184,8 +194,7 @@ void Worker::forward(const Instr& in, Execution& run, Slots::Tenant& tenant) {
                           : 0.0f);
   if (!stage.last()) return;
   const float* losses = stage.losses(pass.edge).f32();
-  const Index B = config_.parallel.micro_batch_size;
-  const Index position = (replica_ * config_.parallel.micro_batches + in.micro) * B;
+  const Index position = position_of(in);
   for (Index b = 0; b < pass.edge.samples; ++b) {
     double sum = 0;
     for (Index t = 0; t < T_; ++t) sum += static_cast<double>(losses[b * T_ + t]);
@@ -195,7 +204,8 @@ void Worker::forward(const Instr& in, Execution& run, Slots::Tenant& tenant) {
 
 Index Worker::train_steps(SampleSource& samples, Index first, Index last, const StepDone& done) {
   for (auto& [id, held] : held_) {
-    if (held.newest() != first) begin_at(first);
+    ENSURE(held.newest() == first, "step ", first, " is to follow ", held.newest(),
+           " updates; set the weights that it begins with (begin_at)");
     if (!versions_known_) held.spread_newest();
   }
   versions_known_ = true;
@@ -207,14 +217,7 @@ Index Worker::train_steps(SampleSource& samples, Index first, Index last, const 
                       .done = done,
                       .first = first,
                       .last = last};
-  try {
-    run(execution, programs_.train.programs[static_cast<std::size_t>(worker_)]);
-  } catch (const Aborted&) {
-    throw;
-  } catch (...) {
-    comm_.fail(std::current_exception());  // before buffers go that others may be reading
-    throw;
-  }
+  run(execution, programs_.train);
   return execution.last;
 }
 
@@ -228,8 +231,6 @@ StepResult Worker::train_step(SampleSource& samples, Index step) {
 }
 
 Worker::Evaluation Worker::evaluate(SampleSource& samples, Index count) {
-  const schedule::Program& program =
-      programs_.evaluation.programs[static_cast<std::size_t>(worker_)];
   const Index batch = config_.batch();
   std::vector<double> values(static_cast<std::size_t>(batch) + 1);
   double loss = 0;
@@ -237,11 +238,12 @@ Worker::Evaluation Worker::evaluate(SampleSource& samples, Index count) {
     Execution execution{.mode = nn::Mode::Evaluate,
                         .samples = samples,
                         .channels = kEvaluationChannels,
-                        .sample_count = count};
-    execution.iteration = first / batch;
-    begin_step(execution.iteration);
-    for (const Instr& in : program.body) execute(in, execution);
-    std::ranges::copy(state_of(execution.iteration).losses, values.begin());
+                        .sample_count = count,
+                        .first = first / batch,
+                        .last = first / batch + 1};
+    begin_step(execution.first);
+    run(execution, programs_.evaluation);
+    std::ranges::copy(state_of(execution.first).losses, values.begin());
     values.back() = stop_requested_() ? 1 : 0;
     sum_over_ranks(comm_, kEvaluationChannels, values, concat("evaluation from sample ", first));
     if (values.back() > 0) return {0, true};

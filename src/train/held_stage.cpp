@@ -86,6 +86,11 @@ Flat HeldStage::weights(Index number) const {
   return {weights_.data() + place * copy_};
 }
 
+void HeldStage::begin_at(Index number) {
+  newest_ = number;
+  for (Accumulator& a : accumulators_) std::ranges::fill(a.steps, -1);
+}
+
 void HeldStage::spread_newest() {
   for (Index back = 1; back < versions_; ++back)
     std::memcpy(weights(newest_ - back).base, weights(newest_).base,
@@ -133,8 +138,12 @@ void HeldStage::sum_squares(Ops& ops, Communicator& comm, int channel, Index ste
   const Flat gradients{reinterpret_cast<std::byte*>(accumulate(accumulators_.front(), step))};
   sum_ = gradients;
   if (!counts_ && !sharded_) return;
-  const auto neighbour = [&](int direction) {
-    return reduction_->sum.members()[reduction_->sum.member() + static_cast<std::size_t>(direction)];
+  const auto neighbour = [&](int direction) {  // past those whose shard is empty
+    const OrderedSum& all = reduction_->sum;
+    std::size_t member = all.member();
+    do member += static_cast<std::size_t>(direction);
+    while (all.chunk_of(member).count == 0);
+    return all.members()[member];
   };
   for (const nn::Parameter& p : params_.parameters) {
     const optim::Piece piece = optim::piece_of(p, shard_);

@@ -39,8 +39,7 @@ Worker::StepState& Worker::state_of(Index step) {
 
 // With a barrier the norm decides about the updates, which are still to come; without one each
 // update has measured what it applied.
-void Worker::verdict_start(Execution& run, StepState& state) {
-  (void)run;
+void Worker::verdict_start(StepState& state) {
   std::vector<double>& values = state.verdict.values;
   const std::size_t tensors = parameter_names_.size(), batch = state.losses.size();
   if (programs_.train.period == 0)

@@ -43,10 +43,6 @@ void fill_initial(const nn::Parameter& p, Tensor weight, std::uint64_t seed) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 std::optional<plan::PieceTimes> measured_times(const Config& config) {
   if (config.parallel.calibration.empty()) return std::nullopt;
   return plan::measured_times(plan::read_calibration(config.parallel.calibration), config.model,
@@ -86,17 +82,9 @@ schedule::Request schedule_request(const Config& config) {
   request.gradient_sync = p.gradient_sync;
   request.zero_stage = narrow<int>(p.zero_stage);
   request.recompute = p.recompute == "full";
-  if (const auto measured = measured_times(config)) {
-    const auto recompute = plan::parse_recompute(p.recompute);
-    const auto seconds = plan::stage_seconds(*measured, stage_layers(config), recompute);
-    for (const plan::StageSeconds& s : seconds) {
-      request.times.forward.push_back(s.forward);
-      request.times.input.push_back(s.input + s.recompute);
-      request.times.weight.push_back(s.weight);
-    }
-    request.times.update = measured->optimizer *
-                           static_cast<double>(model::parameter_count(config.model) / p.depth);
-  }
+  if (const auto measured = measured_times(config))
+    request.times = plan::search_times(*measured, config.model, stage_layers(config),
+                                       plan::parse_recompute(p.recompute), p.depth);
   return request;
 }
 
@@ -194,11 +182,6 @@ void Worker::name_parameters(const plan::Shape& shape) {
   parameter_stages_[0] = plan.tied ? plan.stages() : 0;
 }
 
-void Worker::set_patience(double factor) {
-  comm_.set_patience(factor);
-  if (background_) background_->endpoint().set_patience(factor);
-}
-
 void Worker::initialize_weights() {
   for_each_parameter([&](const Entry& entry) {
     fill_initial(entry.parameter, entry.weight, static_cast<std::uint64_t>(config_.train.seed));
@@ -206,7 +189,7 @@ void Worker::initialize_weights() {
 }
 
 void Worker::begin_at(Index step) {
-  for (auto& [id, held] : held_) held.set_newest(step);
+  for (auto& [id, held] : held_) held.begin_at(step);
   versions_known_ = false;
 }
 

@@ -38,7 +38,8 @@ class HeldStage {
   // into copies of the initial weights.
   Flat weights(Index number) const;
   Index newest() const { return newest_; }
-  void set_newest(Index number) { newest_ = number; }
+  // The weights that are written next have this number, and no gradient belongs to a step.
+  void begin_at(Index number);
   void spread_newest();  // older versions become copies of it
 
   // The accumulator of (pipe, use) for `step`, zero at the step's first use.

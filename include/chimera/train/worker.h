@@ -56,9 +56,10 @@ class Worker {
   Worker(const Config& config, const Programs& programs, Communicator& comm,
          std::function<bool()> stop_requested, std::unique_ptr<Ops> ops = make_cpu_ops(),
          std::unique_ptr<Device> device = make_host_device());
+  ~Worker();
 
-  // Optimizer steps first … last - 1, counted from 0, consecutive to those before (weight versions
-  // are counted). `done` gets every step's result, in order, when its verdict is known; overlapping
+  // Optimizer steps first … last - 1, counted from 0: `first` is the number of updates so far
+  // (begin_at() sets it). `done` gets every step's result, in order, when its verdict is known; overlapping
   // schedules run later steps meanwhile. When it returns true no further step is begun. Returns the
   // first step that was not run; then nothing is in flight. Throws when loss or gradients are not
   // finite: before any update, or where steps overlap before the run goes on.
@@ -76,8 +77,8 @@ class Worker {
   // Added to step * batch to give the global number of a step's first sample: 0 unless the batch
   // size changed on resume, so that the data cursor goes on where it was.
   void set_sample_origin(Index origin) { sample_origin_ = origin; }
-  // Multiplies the deadline of all waits to come.
-  void set_patience(double factor);
+  // Multiplies the deadline of all waits to come, also of those in the background.
+  void set_patience(double factor) { comm_.set_patience(factor); }
 
   void initialize_weights();
   // The weights that are read or set next are those after `step` updates. Older versions are copies
@@ -104,7 +105,7 @@ class Worker {
   Communicator& comm() { return comm_; }
   Ops& ops() { return *ops_; }
 
-  // Called in place of every computation and update: for measuring what the rest costs.
+  // Called in place of every computation, and before every update: for measuring the rest.
   void set_stand_in(std::function<void(const schedule::Instr&)> stand_in) {
     stand_in_ = std::move(stand_in);
   }
@@ -118,7 +119,7 @@ class Worker {
   struct Execution;  // what the executor needs beside the instruction: mode, iteration, samples …
   class Verdict;     // the job that sums up a step's numbers over all workers
   struct StepState;  // of a step in flight
-  void run(Execution& run, const schedule::Program& program);
+  void run(Execution& run, const schedule::Schedule& schedule);
   void execute(const schedule::Instr& instr, Execution& run);
   void execute_traced(const schedule::Instr& instr, Execution& run);
   void compute(const schedule::Instr& instr, Execution& run);
@@ -128,8 +129,10 @@ class Worker {
   void wait_for_message(const schedule::Instr& instr, Execution& run);
   void wait_for_collective(const schedule::Instr& instr, Execution& run);
   void update(const schedule::Instr& instr, Execution& run);
-  void verdict_start(Execution& run, StepState& state);
+  void verdict_start(StepState& state);
   void verdict_wait(Execution& run, StepState& state);
+  // Of the first sample of the instruction's micro-batches, in the step's batch.
+  Index position_of(const schedule::Instr& instr) const;
   int host_of_forward(int stage, Index micro) const;
   void reject_non_finite(const StepState& state) const;
   nn::Pass pass_for(const schedule::Instr& instr, Execution& run, const Slots::Tenant& tenant);
@@ -167,9 +170,6 @@ class Worker {
   // Last, the background before the requests: both end before the buffers that they point to.
   AbandonAtExit abandon_{comm_};
   std::optional<Background> background_;
-
- public:
-  ~Worker();
 };
 
 }  // namespace chimera::train
