@@ -184,3 +184,62 @@ TEST_CASE("pauses and evaluations between overlapping runs change no bit") {
     check_equal(paused, expected);
   }
 }
+
+namespace {
+
+// One worker's file ends: the others are in the middle of messages and reductions.
+class EndingSamples final : public train::SampleSource {
+ public:
+  void read(Index number, std::int32_t* inputs, std::int32_t* targets) override {
+    ENSURE(number != 21, "no sample 21");
+    good_.read(number, inputs, targets);
+  }
+
+ private:
+  Samples good_{8};
+};
+
+}  // namespace
+
+// The deadline is 20 s: without the failure's message it would be reached.
+TEST_CASE("a worker that fails ends the job with its own error, wherever the others are") {
+  for (const char* schedule : {"gpipe", "chimera", "pipedream-2bw", "overlapping chimera"})
+    for (const bool training : {true, false}) {
+      const bool overlap = std::string(schedule).find(' ') != std::string::npos;
+      Config config = config_of(overlap ? "chimera" : schedule, 4, 5, 2, true);
+      config.parallel.overlap_steps = config.parallel.split_backward = overlap;
+      config.parallel.gradient_sync = "eager";
+      config.parallel.zero_stage = overlap || schedule[0] == 'p' ? 0 : 1;
+      INFO(schedule << ", training: " << training);
+      try {
+        run(config, [&](Worker& worker, Results&) {
+          EndingSamples samples;
+          if (training)
+            worker.train_steps(samples, 0, 9, [](Index, const StepResult&) { return false; });
+          else
+            worker.evaluate(samples, 30);
+        });
+        FAIL("nothing was thrown");
+      } catch (const Error& error) {
+        CHECK_THAT(error.what(), Catch::Contains("no sample 21"));
+      }
+    }
+}
+
+// With a barrier before any update; without one the message says that there have been some.
+TEST_CASE("a loss that is not finite ends the job and says what became of the weights") {
+  for (const auto& [schedule, outcome] :
+       {std::pair{"1f1b", "no worker applied the step"}, {"pipedream-2bw", "nothing is saved"}}) {
+    const Config config = config_of(schedule, 2, 2, 1, false);
+    const auto poisoned = [&] {
+      run(config, [](Worker& worker, Results& out) {
+        worker.for_each_parameter([](const Worker::Entry& e) {
+          if (e.parameter.name.find("h.1") != std::string::npos) e.weight.f32()[0] = NAN;
+        });
+        go_on(worker, 0, 4, out);
+      });
+    };
+    CHECK_THROWS_WITH(
+        poisoned(), Catch::Contains("step 1: the loss is not finite") && Catch::Contains(outcome));
+  }
+}
