@@ -53,17 +53,18 @@ void print_sweep(int depth, int micro_batches) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("every schedule to D = %d, N = %d, in all its variants\n", depth, micro_batches);
-  std::printf("%-14s %7s %10s %12s %13s %12s %10s %6s\n", "schedule", "depths", "schedules",
+  std::printf("%-18s %7s %10s %12s %13s %12s %10s %6s\n", "schedule", "depths", "schedules",
               "evaluations", "instructions", "messages", "in flight", "slots");
   for (const SweepRow& r : rows)
-    std::printf("%-14s %7d %10lld %12lld %13lld %12lld %10d %6d\n", r.schedule.c_str(), r.depths,
+    std::printf("%-18s %7d %10lld %12lld %13lld %12lld %10d %6d\n", r.schedule.c_str(), r.depths,
                 static_cast<long long>(r.schedules), static_cast<long long>(r.evaluations),
                 static_cast<long long>(r.instructions), static_cast<long long>(r.messages),
                 r.in_flight, r.slots);
   std::printf(
       "proved for each: dependencies, no deadlock under blocking rendezvous, equal order on links "
       "and in groups,\nascending gradient order, slots, versions, reductions before verdict before "
-      "updates, nothing left live (%.1f s)\n",
+      "updates, nothing left live (%.1f s).\nOverlapping steps: all N that are multiples of D; tied, "
+      "recomputed and other N, which are searched for, to D = 4, N = 5\n",
       seconds);
 }
 
@@ -71,8 +72,8 @@ void verify_command(const ScheduleOptions& o) {
   if (!o.file.empty() && o.all) FailUsage("verify takes --file or --all, not both");
   if (!o.file.empty()) return verify_file(o.file);
   if (o.all)
-    return print_sweep(o.depth_given ? o.request.depth : 16,
-                       o.micro_batches_given ? o.request.micro_batches : 48);
+    return print_sweep(o.depth_given ? o.request.depth : 32,
+                       o.micro_batches_given ? o.request.micro_batches : 64);
   const Schedule s = build_schedule(o.request);
   print_proof(concat(s.name, ", D = ", s.depth, ", N = ", s.micro_batches), s);
 }
@@ -82,7 +83,7 @@ void verify_command(const ScheduleOptions& o) {
 void add_verify_command(CLI::App& command, const SharedOptions& options) {
   CLI::App* sub = command.add_subcommand("verify", "Prove that a schedule can be run as it stands");
   add_request_options(*sub, *options);
-  sub->add_flag("--all", options->all, "every schedule to D = 16, N = 48 (or to -D and -N)");
+  sub->add_flag("--all", options->all, "every schedule to D = 32, N = 64 (or to -D and -N)");
   sub->add_option("--file", options->file, "a schedule as `show --format json` writes it");
   sub->footer(
       "Example:\n  chimera schedule verify --all\n  chimera schedule verify --file mine.json");
