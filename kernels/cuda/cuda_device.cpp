@@ -1,0 +1,172 @@
+#include "chimera/device/cuda_device.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "kernels.h"
+
+namespace chimera {
+namespace {
+
+// Page-locked pieces of host memory that copies to the device are staged in, used in turn.
+class Staging {
+ public:
+  static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+  explicit Staging(cudaStream_t stream) : stream_(stream) {
+    for (Piece& piece : pieces_) {
+      check_cuda(cudaMallocHost(&piece.memory, kPieceBytes), "allocating page-locked memory");
+      check_cuda(cudaEventCreateWithFlags(&piece.done, cudaEventDisableTiming),
+                 "creating an event");
+    }
+  }
+  ~Staging() {
+    cudaStreamSynchronize(stream_);
+    for (const Piece& piece : pieces_) {
+      if (piece.done != nullptr) cudaEventDestroy(piece.done);
+      if (piece.memory != nullptr) cudaFreeHost(piece.memory);
+    }
+  }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+
+  void copy_in(std::byte* device, const std::byte* host, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; at += kPieceBytes) {
+      Piece& piece = pieces_[next_];
+      next_ = (next_ + 1) % pieces_.size();
+      check_cuda(cudaEventSynchronize(piece.done), "waiting for an earlier copy to the GPU");
+      const std::size_t count = std::min(kPieceBytes, bytes - at);
+      std::memcpy(piece.memory, host + at, count);
+      check_cuda(cudaMemcpyAsync(device + at, piece.memory, count, cudaMemcpyHostToDevice, stream_),
+                 "copying to the GPU");
+      check_cuda(cudaEventRecord(piece.done, stream_), "recording an event");
+    }
+  }
+
+ private:
+  struct Piece {
+    void* memory = nullptr;
+    cudaEvent_t done = nullptr;
+  };
+  cudaStream_t stream_;
+  std::array<Piece, 4> pieces_;
+  std::size_t next_ = 0;
+};
+
+// A stream of a device, which it makes the calling thread's own.
+class Stream {
+ public:
+  explicit Stream(int ordinal) {
+    check_cuda(cudaSetDevice(ordinal), "selecting the GPU");
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+  }
+  ~Stream() {
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class OneCudaDevice final : public CudaDevice {
+ public:
+  explicit OneCudaDevice(int ordinal)
+      : ordinal_(ordinal), stream_(ordinal), staging_(stream_.get()) {
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDeviceProperties(&properties, ordinal), "reading the GPU's properties");
+    name_ = concat("cuda:", ordinal, " ", static_cast<const char*>(properties.name));
+  }
+  ~OneCudaDevice() override { cudaSetDevice(ordinal_); }
+
+  std::string name() const override { return name_; }
+  int ordinal() const override { return ordinal_; }
+  CUstream_st* stream() const override { return stream_.get(); }
+
+  void* allocate(Index bytes) override {
+    activate();
+    void* memory = nullptr;
+    const auto size = static_cast<std::size_t>(std::max<Index>(bytes, 1));
+    const cudaError_t status = cudaMalloc(&memory, size);
+    if (status == cudaSuccess) return memory;
+    cudaGetLastError();  // a refused request leaves the device as it was
+    std::size_t free_bytes = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free_bytes, &total), "asking for the GPU's free memory");
+    Fail("cannot allocate ", bytes, " bytes on ", name_, " (", cudaGetErrorString(status),
+         "): ", free_bytes, " of ", total,
+         " are free; use a smaller model, micro-batch or depth per GPU, or recompute");
+  }
+  void release(void* memory) noexcept override {
+    if (cudaSetDevice(ordinal_) == cudaSuccess) cudaFree(memory);
+  }
+  void zero(void* memory, Index bytes) override {
+    if (bytes == 0) return;
+    activate();
+    check_cuda(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), stream()),
+               "zeroing memory of the GPU");
+  }
+  void copy_in(void* device, const void* host, Index bytes) override {
+    activate();
+    staging_.copy_in(static_cast<std::byte*>(device), static_cast<const std::byte*>(host),
+                     static_cast<std::size_t>(bytes));
+  }
+  void copy_out(void* host, const void* device, Index bytes) override {
+    activate();
+    if (bytes > 0)
+      check_cuda(cudaMemcpyAsync(host, device, static_cast<std::size_t>(bytes),
+                                 cudaMemcpyDeviceToHost, stream()),
+                 "copying from the GPU");
+    synchronize();
+  }
+  void synchronize() override {
+    activate();
+    check_cuda(cudaStreamSynchronize(stream()), "waiting for the GPU");
+  }
+
+ private:
+  // CUDA's current device belongs to the thread.
+  void activate() const { check_cuda(cudaSetDevice(ordinal_), "selecting the GPU"); }
+
+  int ordinal_;
+  Stream stream_;
+  Staging staging_;
+  std::string name_;
+};
+
+// Throws where the driver or the number of devices does not serve.
+void check_present(int ordinal) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    ENSURE(driver != 0, "no NVIDIA driver is loaded; install one, or set device.kind to cpu");
+    Fail("the NVIDIA driver knows CUDA ", driver / 1000, ".", driver % 1000 / 10,
+         ", this program needs ", runtime / 1000, ".", runtime % 1000 / 10,
+         "; update the driver, build with an older CUDA, or set device.kind to cpu");
+  }
+  ENSURE(status != cudaErrorNoDevice && (status != cudaSuccess || count > 0),
+         "there is no GPU (or CUDA_VISIBLE_DEVICES hides it); set device.kind to cpu");
+  check_cuda(status, "looking for GPUs");
+  ENSURE(ordinal >= 0 && ordinal < count, "GPU ", ordinal, " was asked for, and there are ", count,
+         " (CUDA_VISIBLE_DEVICES counts); start no more ranks on a node than it has GPUs");
+}
+
+}  // namespace
+
+std::unique_ptr<CudaDevice> make_cuda_device(int ordinal) {
+  check_present(ordinal);
+  auto device = std::make_unique<OneCudaDevice>(ordinal);
+  const cudaError_t runs = cuda::probe_kernels();
+  ENSURE(runs != cudaErrorNoKernelImageForDevice && runs != cudaErrorInvalidDeviceFunction,
+         "this program was not built for ", device->name(),
+         "; configure with -DCMAKE_CUDA_ARCHITECTURES=native");
+  check_cuda(runs, "trying the GPU");
+  return device;
+}
+
+}  // namespace chimera

@@ -1,0 +1,19 @@
+// Linked where the GPU backend is not built (scripts/cmake/ChimeraCuda.cmake).
+#include "chimera/ops/cuda_ops.h"
+
+namespace chimera {
+namespace {
+
+[[noreturn]] void fail() {
+  Fail(
+      "this program was built without CUDA; install CUDA 12 or newer and configure with "
+      "-DCHIMERA_CUDA=ON, or set device.kind to cpu");
+}
+
+}  // namespace
+
+std::unique_ptr<CudaDevice> make_cuda_device(int) { fail(); }
+std::unique_ptr<CudaOps> make_cuda_ops(CudaDevice&, const CudaOpsSettings&) { fail(); }
+std::string cuda_matmul_library() { return "none"; }
+
+}  // namespace chimera
