@@ -73,7 +73,8 @@ std::map<int, WholeMoments> gather_moments(Worker& worker) {
     };
     if (!held.counts()) {
       for (const Flat moment : {held.m(), held.v()})
-        comm.send(held.counting_rank(), kChannel, bytes(moment, held.shard().count), "a shard of Adam's moments");
+        comm.send(held.counting_rank(), kChannel, bytes(moment, held.shard().count),
+                  "a shard of Adam's moments");
       continue;
     }
     WholeMoments& all = whole[id];
@@ -269,8 +270,7 @@ bool save_checkpoint(Worker& worker, const Config& config, const RunIdentity& id
   if (fine) {
     std::map<int, WholeMoments> whole = gather_moments(worker);
     fine = together(comm, what, [&] {
-      if (writes)
-        record = writer.write_shard(comm.rank(), writers, counted_tensors(worker, whole));
+      if (writes) record = writer.write_shard(comm.rank(), writers, counted_tensors(worker, whole));
     });
   }
   if (fine) {

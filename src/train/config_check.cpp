@@ -46,8 +46,8 @@ void check_schedule(const Config& c, Problems& problems) {
     return problems.unless(false, "parallel.calibration is ", c.parallel.calibration, "; ",
                            error.what());
   }
-  const bool names_key = refusal.find(" is ") < refusal.find(';') && refusal.find(' ') ==
-                                                                         refusal.find(" is ");
+  const bool names_key =
+      refusal.find(" is ") < refusal.find(';') && refusal.find(' ') == refusal.find(" is ");
   problems.unless(refusal.empty(), names_key ? "parallel." : "", refusal);
 }
 

@@ -94,7 +94,9 @@ void parallel_fields(Table& t, Config& c) {
          "activations computed again in backward: none; selective, norms and GELU; full, all of a "
          "stage",
          {"none", "selective", "full"});
-  t.list("stage_layers", p.stage_layers, "\"auto\", equal times by operation counts; or the number of layers of each of the v * D stages");
+  t.list("stage_layers", p.stage_layers,
+         "\"auto\", equal times by operation counts; or the number of layers of each of the v * D "
+         "stages");
   t.text("calibration", p.calibration,
          "measured times (chimera bench step --save): for stage_layers auto and for schedules that "
          "are searched (zb-h1, split_backward); empty: operation counts, equal times");

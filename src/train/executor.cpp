@@ -13,7 +13,9 @@ using schedule::Instr;
 using schedule::Message;
 using schedule::Op;
 
-constexpr int kEvaluationChannels = 48;  // training uses channel `pipe`, evaluation this + pipe
+// Training uses channel `pipe`, evaluation this many more. Beyond it pipes share channels: both
+// ends of a link post all messages in one order.
+constexpr int kPipeChannels = 48;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -108,8 +110,8 @@ void Worker::compute(const Instr& in, Execution& run) {
     if (in.op == Op::BackwardWeight) stage.backward_weight(pass);
   }
   const bool passing = run.mode == nn::Mode::Evaluate || recomputes_;
-  const bool ends = in.op == Op::Backward || in.op == Op::BackwardWeight ||
-                    (in.op == Op::Forward && passing);
+  const bool ends =
+      in.op == Op::Backward || in.op == Op::BackwardWeight || (in.op == Op::Forward && passing);
   if (ends) slots_.give_full(tenant, in.count);
 }
 
@@ -130,15 +132,16 @@ nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Tenant& 
     return train ? held_.at(id).gradients(in.pipe, use, step) : Flat{};
   };
   const model::Stage& stage = stage_of(in);
-  nn::Pass pass{.ops = *ops_,
-                .mode = run.mode,
-                .weights = weights(in.stage),
-                .edge = {Flat{tenant.edge}, place, B * in.count, T_},
-                .slot = {Flat{tenant.full}, place, B * in.count, T_},
-                .workspace = Flat{workspace_.data()},
-                .dropout_seed = static_cast<std::uint64_t>(config_.train.seed),
-                .first_sample = (train ? sample_origin_ : 0) + step * config_.batch() + position_of(in),
-                .loss_scale = run.loss_scale};
+  nn::Pass pass{
+      .ops = *ops_,
+      .mode = run.mode,
+      .weights = weights(in.stage),
+      .edge = {Flat{tenant.edge}, place, B * in.count, T_},
+      .slot = {Flat{tenant.full}, place, B * in.count, T_},
+      .workspace = Flat{workspace_.data()},
+      .dropout_seed = static_cast<std::uint64_t>(config_.train.seed),
+      .first_sample = (train ? sample_origin_ : 0) + step * config_.batch() + position_of(in),
+      .loss_scale = run.loss_scale};
   // A forward adds gradients at the head alone; touching others would begin their next step.
   const bool adds = in.op == Op::Backward || in.op == Op::BackwardInput ||
                     in.op == Op::BackwardWeight || (in.op == Op::Forward && stage.last());
@@ -160,10 +163,10 @@ void Worker::start_message(const Instr& in, Execution& run) {
   const Tensor what = in.message == Message::Gradient ? stage.gradient(edge)
                       : sending                       ? stage.output(edge)
                                                       : stage.input(edge);
-  const int peer = replica_ * programs_.train.depth + in.peer, channel = run.channels + in.pipe;
-  slots_.request(tenant, in, sending) = sending
-                                            ? comm_.send_start(peer, channel, bytes_of(what))
-                                            : comm_.recv_start(peer, channel, bytes_of(what));
+  const int peer = replica_ * programs_.train.depth + in.peer,
+            channel = run.channels + in.pipe % kPipeChannels;
+  slots_.request(tenant, in, sending) = sending ? comm_.send_start(peer, channel, bytes_of(what))
+                                                : comm_.recv_start(peer, channel, bytes_of(what));
 }
 
 void Worker::wait_for_message(const Instr& in, Execution& run) {
@@ -237,7 +240,7 @@ Worker::Evaluation Worker::evaluate(SampleSource& samples, Index count) {
   for (Index first = 0; first < count; first += batch) {
     Execution execution{.mode = nn::Mode::Evaluate,
                         .samples = samples,
-                        .channels = kEvaluationChannels,
+                        .channels = kPipeChannels,
                         .sample_count = count,
                         .first = first / batch,
                         .last = first / batch + 1};
@@ -245,7 +248,7 @@ Worker::Evaluation Worker::evaluate(SampleSource& samples, Index count) {
     run(execution, programs_.evaluation);
     std::ranges::copy(state_of(execution.first).losses, values.begin());
     values.back() = stop_requested_() ? 1 : 0;
-    sum_over_ranks(comm_, kEvaluationChannels, values, concat("evaluation from sample ", first));
+    sum_over_ranks(comm_, kPipeChannels, values, concat("evaluation from sample ", first));
     if (values.back() > 0) return {0, true};
     for (Index i = 0; i < std::min(batch, count - first); ++i)
       loss += values[static_cast<std::size_t>(i)];

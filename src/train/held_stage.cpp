@@ -108,8 +108,7 @@ float* HeldStage::accumulate(Accumulator& a, Index step) {
 
 Flat HeldStage::gradients(int pipe, int use, Index step) {
   for (Accumulator& a : accumulators_)
-    if (a.pipe == pipe && a.use == use)
-      return {reinterpret_cast<std::byte*>(accumulate(a, step))};
+    if (a.pipe == pipe && a.use == use) return {reinterpret_cast<std::byte*>(accumulate(a, step))};
   Fail("no gradient accumulator for stage ", id_, " of pipe ", pipe);
 }
 

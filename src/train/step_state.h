@@ -34,7 +34,7 @@ struct Worker::Execution {
   Index sample_count = 0;  // evaluation: sample numbers wrap here
   float loss_scale = 0;
   StepDone done;
-  Index first = 0, last = 1, iteration = 0;  // steps of the run; of the program
+  Index first = 0, last = 1, iteration = 0;     // steps of the run; of the program
   std::optional<Background::Times> background;  // of the last collective waited for
 
   Index step(const schedule::Instr& in) const { return iteration + in.step; }

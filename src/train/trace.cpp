@@ -46,8 +46,8 @@ std::string gather(Communicator& comm, const std::string& mine) {
 
 }  // namespace
 
-void write_traces(Communicator& comm, const std::string& directory,
-                  const std::vector<Index>& steps, const std::vector<TraceEvent>& events) {
+void write_traces(Communicator& comm, const std::string& directory, const std::vector<Index>& steps,
+                  const std::vector<TraceEvent>& events) {
   for (const Index step : steps) {
     double origin = 0;
     for (const TraceEvent& e : events)

@@ -175,9 +175,8 @@ class Run {
   Index pause_after(Index step) const {
     if (overlap_ == 0) return step + 1;
     Index end = config_.train.steps;
-    for (const Index every :
-         {validation_ ? config_.train.eval_every : 0, config_.train.sample_every,
-          config_.checkpoint.every})
+    for (const Index every : {validation_ ? config_.train.eval_every : 0,
+                              config_.train.sample_every, config_.checkpoint.every})
       if (every > 0) end = std::min(end, (step / every + 1) * every);
     return end;
   }
@@ -187,8 +186,8 @@ class Run {
     bool stop = false;
     auto begin = std::chrono::steady_clock::now();
     std::vector<TraceEvent> trace;
-    const bool traced = std::ranges::any_of(
-        config_.log.trace_steps, [&](Index s) { return step < s && s <= end; });
+    const bool traced =
+        std::ranges::any_of(config_.log.trace_steps, [&](Index s) { return step < s && s <= end; });
     if (traced) worker_.trace(&traced_steps_, &trace);
     step = worker_.train_steps(*training_, step, end, [&](Index done, const StepResult& result) {
       if (metrics_) pending_.push_back({done + 1, result, seconds_since(begin)});
@@ -281,8 +280,8 @@ class Run {
     StepResult result;
     double seconds;
   };
-  std::vector<Pending> pending_;  // completed steps that are not reported yet
-  const int overlap_;             // steps in flight beside the one that begins
+  std::vector<Pending> pending_;     // completed steps that are not reported yet
+  const int overlap_;                // steps in flight beside the one that begins
   std::vector<Index> traced_steps_;  // counted from 0
 };
 

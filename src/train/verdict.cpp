@@ -43,8 +43,7 @@ void Worker::verdict_start(StepState& state) {
   std::vector<double>& values = state.verdict.values;
   const std::size_t tensors = parameter_names_.size(), batch = state.losses.size();
   if (programs_.train.period == 0)
-    for (auto& [id, held] : held_)
-      held.sum_squares(*ops_, comm_, kNormChannel, state.step, values);
+    for (auto& [id, held] : held_) held.sum_squares(*ops_, comm_, kNormChannel, state.step, values);
   std::ranges::copy(state.losses, values.begin() + static_cast<std::ptrdiff_t>(tensors));
   values[tensors + batch] = stop_requested_() ? 1 : 0;
   values[tensors + batch + 1] = state.result.data_seconds / static_cast<double>(comm_.size());
@@ -87,20 +86,21 @@ void Worker::update(const Instr& in, Execution& run) {
 void Worker::reject_non_finite(const StepState& state) const {
   const std::vector<double>& values = state.verdict.values;
   const std::size_t tensors = parameter_names_.size();
-  const std::string way_out =
-      concat(programs_.train.period == 0 ? "; no worker applied the step."
-                                         : "; the step is in the weights, so the job ends and "
-                                           "nothing is saved.",
-             " Lower optimizer.learning_rate or raise lr_schedule.warmup_steps, and resume from the "
-             "last checkpoint");
+  const std::string way_out = concat(
+      programs_.train.period == 0 ? "; no worker applied the step."
+                                  : "; the step is in the weights, so the job ends and "
+                                    "nothing is saved.",
+      " Lower optimizer.learning_rate or raise lr_schedule.warmup_steps, and resume from the "
+      "last checkpoint");
   for (std::size_t i = tensors; i < tensors + state.losses.size(); ++i) {
     if (std::isfinite(values[i])) continue;
     const Index position = static_cast<Index>(i - tensors),
                 per_replica = config_.batch() / config_.parallel.width;
     const Index micro = position % per_replica / config_.parallel.micro_batch_size;
     const int last = programs_.train.stages() - 1;
-    Fail("step ", state.step + 1, ": the loss is not finite (", values[i], ") first in micro-batch ",
-         micro, " of replica ", position / per_replica, ", at stage ", last, " on worker ",
+    Fail("step ", state.step + 1, ": the loss is not finite (", values[i],
+         ") first in micro-batch ", micro, " of replica ", position / per_replica, ", at stage ",
+         last, " on worker ",
          position / per_replica * programs_.train.depth + host_of_forward(last, micro),
          ", global sample ", sample_origin_ + state.step * config_.batch() + position, way_out);
   }

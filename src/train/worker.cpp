@@ -101,8 +101,7 @@ std::vector<plan::WorkerFootprint> footprints(const Config& config, const Progra
   std::vector<plan::WorkerFootprint> out;
   for (int rank = 0; rank < narrow<int>(config.workers()); ++rank)
     out.push_back(plan::worker_footprint(stages, programs.train, &programs.evaluation,
-                                         rank / programs.train.depth,
-                                         rank % programs.train.depth));
+                                         rank / programs.train.depth, rank % programs.train.depth));
   return out;
 }
 
@@ -127,8 +126,8 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
   footprint_ = plan::worker_footprint(stages, plan, &programs.evaluation, replica_, worker_);
   workspace_ = Buffer(*device_, footprint_.workspace);
   reduction_scratch_ = Buffer(*device_, footprint_.reductions);
-  slots_ = Slots(*device_, footprint_.edge_slots, footprint_.edge_slot_bytes,
-                 footprint_.full_slots, footprint_.full_slot_bytes, plan.span());
+  slots_ = Slots(*device_, footprint_.edge_slots, footprint_.edge_slot_bytes, footprint_.full_slots,
+                 footprint_.full_slot_bytes, plan.span());
   if (comm.size() > 1) background_.emplace(comm.second_endpoint());
   for (const plan::HeldBytes& bytes : footprint_.held) {
     const Group& group = plan.groups.at(static_cast<std::size_t>(bytes.stage));
@@ -142,8 +141,8 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
   for (int i = 0; i < plan.lag() + 2; ++i) {
     states_.push_back({.verdict = Verdict(verdicts)});
     states_.back().losses.resize(static_cast<std::size_t>(config.batch()));
-    states_.back().verdict.values.resize(parameter_names_.size() +
-                                         states_.back().losses.size() + 2);
+    states_.back().verdict.values.resize(parameter_names_.size() + states_.back().losses.size() +
+                                         2);
     states_.back().what.reserve(64);
   }
 }
@@ -205,9 +204,8 @@ void Worker::for_each_parameter(const std::function<void(const Entry&)>& visit) 
         return Tensor(flat.base + offset, DType::F32, {piece.count});
       };
       visit({p, held.weights(held.newest()).at(p.region), moment(held.m()), moment(held.v()), piece,
-             held.sum().at(p.region), held.counts(), held.versions(), [&held, &p](Index back) {
-               return held.weights(held.newest() - back).at(p.region);
-             }});
+             held.sum().at(p.region), held.counts(), held.versions(),
+             [&held, &p](Index back) { return held.weights(held.newest() - back).at(p.region); }});
     }
   }
 }

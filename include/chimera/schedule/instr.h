@@ -11,15 +11,15 @@
 namespace chimera::schedule {
 
 enum class Op {
-  LoadMicro,       // tokens and targets of `micro` into `slot`
-  Forward,         // stage forward of `count` micro-batches from `micro` on
-  Recompute,       // forward again from the stage's input, filling `slot` from `input_slot`
+  LoadMicro,       // tokens and targets of `count` micro-batches from `micro` on
+  Forward,         // stage forward of `count` micro-batches
+  Recompute,       // forward again from the stage's input: fills a full slot from the edge slot
   Backward,        // input and weight gradients of `count` micro-batches
   BackwardInput,   // the input gradient alone
   BackwardWeight,  // the weight gradient alone, after BackwardInput of the same micro-batch
-  SendStart,       // begin sending `message` of `slot` to `peer`
+  SendStart,       // begin sending `message` to `peer`
   SendWait,        // its buffer may be reused after this
-  RecvStart,       // begin receiving `message` into `slot` from `peer`
+  RecvStart,       // begin receiving `message` from `peer`
   RecvWait,        // it has arrived
   AllReduceStart,  // sum the gradients of `stage` over `group`
   AllReduceWait,
@@ -27,7 +27,7 @@ enum class Op {
   ReduceScatterWait,
   AllGatherStart,  // updated weights of `stage` from the holders of its shards
   AllGatherWait,
-  VerdictStart,  // losses, norms, finiteness, stop and save requests: this worker's part
+  VerdictStart,  // losses, norms, stop requests: this worker's part
   VerdictWait,   // everybody's: the step's one global decision
   Update,        // makes version step + 1 of `stage` from version step
   FreeSlot,      // `stage` holds nothing more of these micro-batches

@@ -17,7 +17,7 @@ struct LowerOptions {
 };
 LowerOptions lowering_of(const Request& request);
 
-// Adds LoadMicro, messages, slots, reductions, the verdict and updates. Throws Error when the plan
+// Adds LoadMicro, messages, reductions, the verdict and updates; sizes the pools. Throws Error when the plan
 // is no schedule (two computations in one tick, neighbours on one worker, an input used before it
 // is made).
 Schedule lower(const ComputePlan& plan, const LowerOptions& options);
@@ -25,7 +25,7 @@ Schedule lower(const ComputePlan& plan, const LowerOptions& options);
 // Which contributions are summed per stage, and for the tied matrix as the last group.
 std::vector<Group> make_groups(const std::vector<std::vector<int>>& placement, bool tied);
 
-// The inverse: the computations of a lowered program, without slots.
+// The inverse: the computations of a lowered program on step 0's clock.
 ComputePlan computations(const Schedule& schedule);
 
 }  // namespace chimera::schedule

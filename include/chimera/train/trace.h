@@ -8,8 +8,9 @@ namespace chimera::train {
 
 // Called by every worker. Rank 0 writes DIRECTORY/trace-step-N.json for each of the steps (counted
 // from 0 here, from 1 in names): one process per worker, its instructions and, beside them, the
-// collectives in the background; times in microseconds since the first event.
-void write_traces(Communicator& comm, const std::string& directory,
-                  const std::vector<Index>& steps, const std::vector<TraceEvent>& events);
+// collectives in the background; times in microseconds since rank 0's first event, by each node's
+// own clock: workers of different nodes may be shifted against each other.
+void write_traces(Communicator& comm, const std::string& directory, const std::vector<Index>& steps,
+                  const std::vector<TraceEvent>& events);
 
 }  // namespace chimera::train

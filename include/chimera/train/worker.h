@@ -59,10 +59,10 @@ class Worker {
   ~Worker();
 
   // Optimizer steps first … last - 1, counted from 0: `first` is the number of updates so far
-  // (begin_at() sets it). `done` gets every step's result, in order, when its verdict is known; overlapping
-  // schedules run later steps meanwhile. When it returns true no further step is begun. Returns the
-  // first step that was not run; then nothing is in flight. Throws when loss or gradients are not
-  // finite: before any update, or where steps overlap before the run goes on.
+  // (begin_at() sets it). `done` gets every step's result, in order, when its verdict is known;
+  // overlapping schedules run later steps meanwhile. When it returns true no further step is begun.
+  // Returns the first step that was not run; then nothing is in flight. Throws when loss or
+  // gradients are not finite: before any update, or where steps overlap before the run goes on.
   using StepDone = std::function<bool(Index step, const StepResult& result)>;
   Index train_steps(SampleSource& samples, Index first, Index last, const StepDone& done);
   StepResult train_step(SampleSource& samples, Index step);
@@ -142,8 +142,7 @@ class Worker {
   const model::Stage& stage_of(const schedule::Instr& instr) const {
     return stages_.at(instr.stage);
   }
-  void hold(const schedule::Group& group, const plan::HeldBytes& bytes,
-            nn::ParameterLayout params);
+  void hold(const schedule::Group& group, const plan::HeldBytes& bytes, nn::ParameterLayout params);
   void name_parameters(const plan::Shape& shape);
 
   const Config& config_;
