@@ -38,32 +38,29 @@ __device__ inline void probability(float& p, float& dp, float lse, float delta, 
 }
 
 // dK and dV of a tile of keys: left tiles are keys and values, right ones queries and dout.
-template <class T, int kHead, int kTile, bool kDropout>
-__global__ void __launch_bounds__(TileSizes<kHead, kTile>::kThreads)
+template <class T, class S, bool kDropout>
+__global__ void __launch_bounds__(S::kThreads)
     attention_dkv_kernel(T* dk, T* dv, BackwardInputs<T> in, AttentionShape s, Mask mask,
                          float scale, bool wide) {
-  using S = TileSizes<kHead, kTile>;
   CHIMERA_DYNAMIC_SHARED(float, shared);
   float *keys = shared, *values = keys + S::kFloats, *queries = values + S::kFloats;
   float *douts = queries + S::kFloats, *scores = douts + S::kFloats;
   const int ty = static_cast<int>(threadIdx.x) / kLanes,
             tx = static_cast<int>(threadIdx.x) % kLanes;
-  const Index j = static_cast<Index>(blockIdx.x) * kTile;
+  const Index j = static_cast<Index>(blockIdx.x) * S::kTile;
   const HeadOffsets at = head_offsets(s, mask, blockIdx.y, blockIdx.z);
-  const Index here = s.T - j < kTile ? s.T - j : kTile;
+  const Index here = s.T - j < S::kTile ? s.T - j : S::kTile;
   const int depth = static_cast<int>((s.head + 3) / 4 * 4);
-  load_tile<S, Side::Left, kHead, kTile>(keys, in.k + at.kv + j * s.kv_row, s.kv_row, here, s.head,
-                                         1.0f, wide);
-  load_tile<S, Side::Left, kHead, kTile>(values, in.v + at.kv + j * s.kv_row, s.kv_row, here,
-                                         s.head, 1.0f, wide);
+  load_tile<S, Side::Left>(keys, in.k + at.kv + j * s.kv_row, s.kv_row, here, s.head, 1.0f, wide);
+  load_tile<S, Side::Left>(values, in.v + at.kv + j * s.kv_row, s.kv_row, here, s.head, 1.0f, wide);
   float dk_sum[kRows][S::kOut] = {}, dv_sum[kRows][S::kOut] = {};
-  for (Index i = j; i < s.T; i += kTile) {
-    const Index rows = s.T - i < kTile ? s.T - i : kTile;
+  for (Index i = j; i < s.T; i += S::kTile) {
+    const Index rows = s.T - i < S::kTile ? s.T - i : S::kTile;
     __syncthreads();  // the queries of the tile before have been used
-    load_tile<S, Side::Right, kHead, kTile>(queries, in.q + at.q + i * s.q_row, s.q_row, rows,
-                                            s.head, scale, wide);
-    load_tile<S, Side::Right, kHead, kTile>(douts, in.dout + at.out + i * s.out_row, s.out_row,
-                                            rows, s.head, 1.0f, wide);
+    load_tile<S, Side::Right>(queries, in.q + at.q + i * s.q_row, s.q_row, rows, s.head, scale,
+                              wide);
+    load_tile<S, Side::Right>(douts, in.dout + at.out + i * s.out_row, s.out_row, rows, s.head,
+                              1.0f, wide);
     __syncthreads();
     float p[kRows][S::kColumns], ds[kRows][S::kColumns];
     row_products<S>(p, keys, queries, depth);
@@ -84,9 +81,9 @@ __global__ void __launch_bounds__(TileSizes<kHead, kTile>::kThreads)
                     exists && first_key + r <= query);
     }
     put_scores<S>(scores, p);
-    add_weighted_rows<S, kTile>(dv_sum, scores, douts);
+    add_weighted_rows<S>(dv_sum, scores, douts);
     put_scores<S>(scores, ds);
-    add_weighted_rows<S, kTile>(dk_sum, scores, queries);
+    add_weighted_rows<S>(dk_sum, scores, queries);
   }
   constexpr float kOnes[kRows] = {1, 1, 1, 1};  // queries were scaled
   store_rows<S>(dk + at.kv + j * s.kv_row, s.kv_row, here, s.head, dk_sum, kOnes);
@@ -94,24 +91,22 @@ __global__ void __launch_bounds__(TileSizes<kHead, kTile>::kThreads)
 }
 
 // dQ of a tile of queries: left tiles are queries and dout, right ones keys and values.
-template <class T, int kHead, int kTile, bool kDropout>
-__global__ void __launch_bounds__(TileSizes<kHead, kTile>::kThreads)
+template <class T, class S, bool kDropout>
+__global__ void __launch_bounds__(S::kThreads)
     attention_dq_kernel(T* dq, BackwardInputs<T> in, AttentionShape s, Mask mask, float scale,
                         bool wide) {
-  using S = TileSizes<kHead, kTile>;
   CHIMERA_DYNAMIC_SHARED(float, shared);
   float *queries = shared, *douts = queries + S::kFloats, *keys = douts + S::kFloats;
   float *values = keys + S::kFloats, *scores = values + S::kFloats;
   const int ty = static_cast<int>(threadIdx.x) / kLanes,
             tx = static_cast<int>(threadIdx.x) % kLanes;
-  const Index i = static_cast<Index>(gridDim.x - 1 - blockIdx.x) * kTile;
+  const Index i = static_cast<Index>(gridDim.x - 1 - blockIdx.x) * S::kTile;
   const HeadOffsets at = head_offsets(s, mask, blockIdx.y, blockIdx.z);
-  const Index rows = s.T - i < kTile ? s.T - i : kTile;
+  const Index rows = s.T - i < S::kTile ? s.T - i : S::kTile;
   const int depth = static_cast<int>((s.head + 3) / 4 * 4);
-  load_tile<S, Side::Left, kHead, kTile>(queries, in.q + at.q + i * s.q_row, s.q_row, rows, s.head,
-                                         scale, wide);
-  load_tile<S, Side::Left, kHead, kTile>(douts, in.dout + at.out + i * s.out_row, s.out_row, rows,
-                                         s.head, 1.0f, wide);
+  load_tile<S, Side::Left>(queries, in.q + at.q + i * s.q_row, s.q_row, rows, s.head, scale, wide);
+  load_tile<S, Side::Left>(douts, in.dout + at.out + i * s.out_row, s.out_row, rows, s.head, 1.0f,
+                           wide);
   float lse[kRows], delta[kRows], dq_sum[kRows][S::kOut] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
@@ -119,13 +114,13 @@ __global__ void __launch_bounds__(TileSizes<kHead, kTile>::kThreads)
     lse[r] = exists ? in.lse[at.row + i + ty * kRows + r] : 0.0f;
     delta[r] = exists ? in.delta[at.row + i + ty * kRows + r] : 0.0f;
   }
-  for (Index j = 0; j < i + rows; j += kTile) {
-    const Index here = s.T - j < kTile ? s.T - j : kTile;
+  for (Index j = 0; j < i + rows; j += S::kTile) {
+    const Index here = s.T - j < S::kTile ? s.T - j : S::kTile;
     __syncthreads();  // the keys of the tile before have been used
-    load_tile<S, Side::Right, kHead, kTile>(keys, in.k + at.kv + j * s.kv_row, s.kv_row, here,
-                                            s.head, 1.0f, wide);
-    load_tile<S, Side::Right, kHead, kTile>(values, in.v + at.kv + j * s.kv_row, s.kv_row, here,
-                                            s.head, 1.0f, wide);
+    load_tile<S, Side::Right>(keys, in.k + at.kv + j * s.kv_row, s.kv_row, here, s.head, 1.0f,
+                              wide);
+    load_tile<S, Side::Right>(values, in.v + at.kv + j * s.kv_row, s.kv_row, here, s.head, 1.0f,
+                              wide);
     __syncthreads();
     float p[kRows][S::kColumns], ds[kRows][S::kColumns];
     row_products<S>(p, queries, keys, depth);
@@ -143,27 +138,24 @@ __global__ void __launch_bounds__(TileSizes<kHead, kTile>::kThreads)
                     query < s.T && first_key + c <= query);
     }
     put_scores<S>(scores, ds);
-    add_weighted_rows<S, kTile>(dq_sum, scores, keys);
+    add_weighted_rows<S>(dq_sum, scores, keys);
   }
   const float scales[kRows] = {scale, scale, scale, scale};
   store_rows<S>(dq + at.q + i * s.q_row, s.q_row, rows, s.head, dq_sum, scales);
 }
 
-template <class T, int kHead, int kTile>
+template <class T, class S>
 void run(T* dq, T* dk, T* dv, const BackwardInputs<T>& in, const AttentionShape& s,
          const Mask& mask, cudaStream_t stream) {
-  using S = TileSizes<kHead, kTile>;
   constexpr std::size_t kShared = (4 * S::kFloats + S::kScoreFloats) * sizeof(float);
   const bool drop = mask.threshold != 0;
-  const auto dkv = drop ? attention_dkv_kernel<T, kHead, kTile, true>
-                        : attention_dkv_kernel<T, kHead, kTile, false>;
-  const auto dq_kernel = drop ? attention_dq_kernel<T, kHead, kTile, true>
-                              : attention_dq_kernel<T, kHead, kTile, false>;
+  const auto dkv = drop ? attention_dkv_kernel<T, S, true> : attention_dkv_kernel<T, S, false>;
+  const auto dq_kernel = drop ? attention_dq_kernel<T, S, true> : attention_dq_kernel<T, S, false>;
   allow_shared(dkv, kShared);
   allow_shared(dq_kernel, kShared);
   const float scale = 1.0f / std::sqrt(static_cast<float>(s.head));
   const bool wide = wide_heads<T>(s, in.dout, in.q, in.k, in.v);
-  const dim3 grid(blocks_for(s.T, kTile), narrow<unsigned>(s.H), narrow<unsigned>(s.B));
+  const dim3 grid(blocks_for(s.T, S::kTile), narrow<unsigned>(s.H), narrow<unsigned>(s.B));
   launch(dkv, grid, S::kThreads, kShared, stream, dk, dv, in, s, mask, scale, wide);
   launch(dq_kernel, grid, S::kThreads, kShared, stream, dq, in, s, mask, scale, wide);
 }
@@ -177,10 +169,10 @@ void attention_backward(T* dq, T* dk, T* dv, float* delta, const T* dout, const 
   if (s.B == 0 || s.T == 0) return;
   launch(attention_delta_kernel<T>, blocks_for(s.B * s.T * s.H, kThreads / kWarp), kThreads, 0,
          stream, delta, dout, out, s);
-  const auto run_head = s.head <= 32    ? run<T, 32, 64>
-                        : s.head <= 64  ? run<T, 64, 64>
-                        : s.head <= 128 ? run<T, 128, 32>
-                                        : run<T, 256, 16>;
+  const auto run_head = s.head <= 32    ? run<T, TileSizes<32, 64>>
+                        : s.head <= 64  ? run<T, TileSizes<64, 64>>
+                        : s.head <= 128 ? run<T, TileSizes<128, 32>>
+                                        : run<T, TileSizes<256, 16>>;
   run_head(dq, dk, dv, {dout, q, k, v, lse, delta}, s, mask, stream);
 }
 

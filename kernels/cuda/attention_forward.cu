@@ -30,38 +30,34 @@ __device__ float online_softmax(float (&x)[kColumns], Softmax& row) {
   return correction;
 }
 
-template <class T, int kHead, int kTile, bool kDropout>
-__global__ void __launch_bounds__(TileSizes<kHead, kTile>::kThreads)
+template <class T, class S, bool kDropout>
+__global__ void __launch_bounds__(S::kThreads)
     attention_forward_kernel(T* out, float* lse, const T* q, const T* k, const T* v,
                              AttentionShape s, Mask mask, float scale, bool wide) {
-  using S = TileSizes<kHead, kTile>;
   CHIMERA_DYNAMIC_SHARED(float, shared);
   float *queries = shared, *keys = queries + S::kFloats, *scores = keys + S::kFloats;
   float* values = keys;  // after the scores are done
   const int ty = static_cast<int>(threadIdx.x) / kLanes,
             tx = static_cast<int>(threadIdx.x) % kLanes;
   // The last tiles have the most keys: they begin first.
-  const Index i = static_cast<Index>(gridDim.x - 1 - blockIdx.x) * kTile;
+  const Index i = static_cast<Index>(gridDim.x - 1 - blockIdx.x) * S::kTile;
   const Index h = blockIdx.y, b = blockIdx.z;
   const HeadOffsets at = head_offsets(s, mask, h, b);
-  const Index rows = s.T - i < kTile ? s.T - i : kTile;
+  const Index rows = s.T - i < S::kTile ? s.T - i : S::kTile;
   const Index position = s.first + i, end = position + rows;  // keys 0 ... end - 1 are seen
   const int depth = static_cast<int>((s.head + 3) / 4 * 4);
-  load_tile<S, Side::Left, kHead, kTile>(queries, q + at.q + i * s.q_row, s.q_row, rows, s.head,
-                                         scale, wide);
+  load_tile<S, Side::Left>(queries, q + at.q + i * s.q_row, s.q_row, rows, s.head, scale, wide);
   Softmax softmax[kRows];
   float sum[kRows][S::kOut] = {};
-  for (Index j = 0; j < end; j += kTile) {
-    const Index here = end - j < kTile ? end - j : kTile;
+  for (Index j = 0; j < end; j += S::kTile) {
+    const Index here = end - j < S::kTile ? end - j : S::kTile;
     __syncthreads();  // the values of the tile before have been used
-    load_tile<S, Side::Right, kHead, kTile>(keys, k + at.kv + j * s.kv_row, s.kv_row, here, s.head,
-                                            1.0f, wide);
+    load_tile<S, Side::Right>(keys, k + at.kv + j * s.kv_row, s.kv_row, here, s.head, 1.0f, wide);
     __syncthreads();
     float x[kRows][S::kColumns];
     row_products<S>(x, queries, keys, depth);
     __syncthreads();  // keys have been used
-    load_tile<S, Side::Right, kHead, kTile>(values, v + at.kv + j * s.kv_row, s.kv_row, here,
-                                            s.head, 1.0f, wide);
+    load_tile<S, Side::Right>(values, v + at.kv + j * s.kv_row, s.kv_row, here, s.head, 1.0f, wide);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const Index row = ty * kRows + r, first_key = j + tx * S::kColumns;
@@ -81,7 +77,7 @@ __global__ void __launch_bounds__(TileSizes<kHead, kTile>::kThreads)
     }
     put_scores<S>(scores, x);
     __syncthreads();  // values are there
-    add_weighted_rows<S, kTile>(sum, scores, values);
+    add_weighted_rows<S>(sum, scores, values);
   }
   float inverse[kRows];
 #pragma unroll
@@ -94,15 +90,14 @@ __global__ void __launch_bounds__(TileSizes<kHead, kTile>::kThreads)
   store_rows<S>(out + at.out + i * s.out_row, s.out_row, rows, s.head, sum, inverse);
 }
 
-template <class T, int kHead, int kTile>
+template <class T, class S>
 void run(T* out, float* lse, const T* q, const T* k, const T* v, const AttentionShape& s,
          const Mask& mask, cudaStream_t stream) {
-  using S = TileSizes<kHead, kTile>;
   constexpr std::size_t kShared = (2 * S::kFloats + S::kScoreFloats) * sizeof(float);
-  const auto kernel = mask.threshold != 0 ? attention_forward_kernel<T, kHead, kTile, true>
-                                          : attention_forward_kernel<T, kHead, kTile, false>;
+  const auto kernel = mask.threshold != 0 ? attention_forward_kernel<T, S, true>
+                                          : attention_forward_kernel<T, S, false>;
   allow_shared(kernel, kShared);
-  const dim3 grid(blocks_for(s.T, kTile), narrow<unsigned>(s.H), narrow<unsigned>(s.B));
+  const dim3 grid(blocks_for(s.T, S::kTile), narrow<unsigned>(s.H), narrow<unsigned>(s.B));
   launch(kernel, grid, S::kThreads, kShared, stream, out, lse, q, k, v, s, mask,
          1.0f / std::sqrt(static_cast<float>(s.head)), wide_heads<T>(s, q, k, v));
 }
@@ -113,10 +108,10 @@ template <class T>
 void attention_forward(T* out, float* lse, const T* q, const T* k, const T* v,
                        const AttentionShape& s, const Mask& mask, cudaStream_t stream) {
   if (s.B == 0 || s.T == 0) return;
-  const auto run_head = s.head <= 32    ? run<T, 32, 64>
-                        : s.head <= 64  ? run<T, 64, 64>
-                        : s.head <= 128 ? run<T, 128, 64>
-                                        : run<T, 256, 32>;
+  const auto run_head = s.head <= 32    ? run<T, TileSizes<32, 64>>
+                        : s.head <= 64  ? run<T, TileSizes<64, 64>>
+                        : s.head <= 128 ? run<T, TileSizes<128, 64>>
+                                        : run<T, TileSizes<256, 32>>;
   run_head(out, lse, q, k, v, s, mask, stream);
 }
 

@@ -17,9 +17,11 @@ constexpr int kLanes = 16;
 constexpr int kRows = 4;
 constexpr int kPad = 4;
 
-// Sizes of a kernel for heads of up to kHead numbers: kTile queries or keys in every tile.
-template <int kHead, int kTile>
+// Sizes of a kernel for heads of up to kMaxHeadSize numbers, with kTileRows queries or keys in a
+// tile.
+template <int kMaxHeadSize, int kTileRows>
 struct TileSizes {
+  static constexpr int kHead = kMaxHeadSize, kTile = kTileRows;
   static constexpr int kThreads = kTile / kRows * kLanes;
   static constexpr int kColumns = kTile / kLanes;    // rows of the right tile that a thread owns
   static constexpr int kOut = kHead / kLanes;        // columns of a product with a head's width
@@ -38,11 +40,11 @@ enum class Side { Left, Right };
 
 // rows of (rows, head) numbers, `stride` apart, times `scale`, into a tile; missing rows and
 // columns become 0.
-template <class S, Side kSide, int kHead, int kTile, class T>
+template <class S, Side kSide, class T>
 __device__ void load_tile(float* tile, const T* from, Index stride, Index rows, Index head,
                           float scale, bool wide) {
-  constexpr int W = kPack<T>, kPacks = kHead / W;
-  for (int i = static_cast<int>(threadIdx.x); i < kTile * kPacks; i += S::kThreads) {
+  constexpr int W = kPack<T>, kPacks = S::kHead / W;
+  for (int i = static_cast<int>(threadIdx.x); i < S::kTile * kPacks; i += S::kThreads) {
     const int row = i / kPacks, c = i % kPacks * W;
     float x[W] = {};
     if (row < rows && c < head) load(x, from + row * stride + c, extent_of(head - c, wide));
@@ -100,12 +102,12 @@ __device__ void put_scores(float* scores, const float (&x)[kRows][S::kColumns]) 
 }
 
 // out[i][c] += the scores' row (ty * kRows + i) times the right tile's columns tx, tx + kLanes, ...
-template <class S, int kTile>
+template <class S>
 __device__ void add_weighted_rows(float (&out)[kRows][S::kOut], const float* scores,
                                   const float* right) {
   const int ty = static_cast<int>(threadIdx.x) / kLanes,
             tx = static_cast<int>(threadIdx.x) % kLanes;
-  for (int k = 0; k < kTile; k += 4) {
+  for (int k = 0; k < S::kTile; k += 4) {
     float4 p[kRows];
 #pragma unroll
     for (int i = 0; i < kRows; ++i) p[i] = read4(scores + (ty * kRows + i) * S::kScoreStride + k);

@@ -48,7 +48,7 @@ __device__ void load(float (&x)[W], const T* p, Extent extent) {
     for (int v = 0; v < W / kPer; ++v) {
       const uint4 raw = reinterpret_cast<const uint4*>(p)[v];
       T part[kPer];
-      memcpy(part, &raw, sizeof part);
+      memcpy(static_cast<void*>(part), &raw, sizeof part);
 #pragma unroll
       for (int k = 0; k < kPer; ++k) x[v * kPer + k] = to_float(part[k]);
     }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernel_support.h"
+#include "machines.h"
 
 using namespace chimera;
 using namespace chimera::test;

@@ -1,6 +1,4 @@
-// What every op refuses, results that do not depend on the team, and the choice of instruction set.
-#include <set>
-
+// What every op refuses, on every backend alike.
 #include "references.h"
 
 using namespace chimera;
@@ -21,7 +19,7 @@ std::string refusal(const std::function<void()>& body) {
 }  // namespace
 
 TEST_CASE("ops refuse shapes that do not fit, naming both") {
-  const auto ops = make_cpu_ops();
+  const auto ops = test_ops();
   Floats big(4096);
   Ids ids(64, 0);
   const auto f = [&](std::initializer_list<Index> shape) { return tensor(big, shape); };
@@ -120,7 +118,7 @@ TEST_CASE("ops refuse shapes that do not fit, naming both") {
 }
 
 TEST_CASE("ops refuse ids outside the vocabulary, naming row, id and size") {
-  const auto ops = make_cpu_ops();
+  const auto ops = test_ops();
   Floats x(4 * 8), wte(9 * 8), wpe(4 * 8), losses(4), logits(4 * 9);
   for (const std::int32_t bad : {9, -1, INT32_MAX, INT32_MIN}) {
     Ids ids{0, 8, bad, 1};
@@ -145,66 +143,4 @@ TEST_CASE("ops refuse ids outside the vocabulary, naming row, id and size") {
       CHECK(message.find("of 9") != std::string::npos);
     }
   }
-}
-
-// Every op but matmul splits its work so that no sum depends on the team.
-TEST_CASE("ops give the same bits for every team size") {
-  const Index B = 3, T = 37, H = 2, head = 40, C = H * head, R = B * T, V = 500;
-  const Dropout dropout{0.2f, 5, 9, 2, DropoutSite::Attention};
-  const auto everything = [&](Ops& ops) {
-    Floats all;
-    const auto keep = [&](const Floats& x) { all.insert(all.end(), x.begin(), x.end()); };
-    Floats x = random_floats(R * C, 1), y(x.size()), d = random_floats(R * C, 2), dx(x.size());
-    Floats mean(static_cast<std::size_t>(R)), rstd = mean, losses = mean;
-    Floats gain = random_floats(C, 3), bias = random_floats(C, 4);
-    Floats wte = random_floats(V * C, 5), wpe = random_floats(T * C, 6);
-    Floats logits = random_floats(R * V, 7), qkv = random_floats(R * 3 * C, 8), dqkv(qkv.size());
-    Floats lse(static_cast<std::size_t>(B * H * T)), delta = lse;
-    Ids tokens = random_ids(R, V, 9);
-    const Tensor m = tensor(mean, {R}), s = tensor(rstd, {R}), rows = tensor(x, {R, C});
-    ops.layernorm_forward(tensor(y, {R, C}), m, s, rows, tensor(gain, {C}), tensor(bias, {C}),
-                          1e-5f);
-    ops.layernorm_backward_input(tensor(dx, {R, C}), m, s, tensor(d, {R, C}), rows,
-                                 tensor(gain, {C}), Write::Set);
-    ops.layernorm_backward_weight(tensor(gain, {C}), tensor(bias, {C}), m, s, tensor(d, {R, C}),
-                                  rows);
-    ops.bias_backward(tensor(bias, {C}), tensor(d, {R, C}));
-    keep(y), keep(dx), keep(gain), keep(bias);
-    ops.attention_forward(tensor(y, {B, T, C}), tensor(lse, {B, H, T}), tensor(qkv, {B, T, 3, C}),
-                          H, dropout);
-    ops.attention_backward(tensor(dqkv, {B, T, 3, C}), tensor(delta, {B, H, T}),
-                           tensor(d, {B, T, C}), tensor(y, {B, T, C}), tensor(lse, {B, H, T}),
-                           tensor(qkv, {B, T, 3, C}), H, dropout);
-    keep(y), keep(lse), keep(dqkv);
-    ops.embedding_backward(tensor(wte, {V, C}), tensor(wpe, {T, C}), tensor(d, {R, C}),
-                           tensor(tokens, {R}), T, dropout);
-    ops.cross_entropy(tensor(losses, {R}), tensor(logits, {R, V}), tensor(tokens, {R}), 0.1f, 1,
-                      Gradient::InPlace);
-    ops.gelu_forward(tensor(y, {R * C}), tensor(x, {R * C}));
-    keep(wte), keep(wpe), keep(losses), keep(logits), keep(y);
-    return all;
-  };
-  const int before = team_size();
-  for (const std::string& isa : machine_isas()) {
-    INFO(isa);
-    const auto ops = make_cpu_ops(isa);
-    set_team_size(1);
-    const Floats alone = everything(*ops);
-    for (const int team : {2, 3, 5}) {
-      set_team_size(team);
-      CHECK(everything(*ops) == alone);
-    }
-  }
-  set_team_size(before);
-}
-
-TEST_CASE("instruction sets: baseline always, the best by default, others refused by name") {
-  const auto isas = machine_isas();
-  REQUIRE(!isas.empty());
-  CHECK(isas.front() == "baseline");
-  CHECK(cpu_isa_report().find("(auto: " + isas.back() + ")") != std::string::npos);
-  const std::string message = refusal([] { make_cpu_ops("mmx"); });
-  CHECK(message.find("\"mmx\"") != std::string::npos);
-  CHECK(message.find("baseline") != std::string::npos);
-  CHECK(matmul_library().find("oneDNN ") == 0);
 }

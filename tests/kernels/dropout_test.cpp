@@ -47,7 +47,7 @@ TEST_CASE("dropout: residual forward and backward use the mask of ops.h, at ever
 
 // 400,000 draws: the share kept has a standard deviation of 0.0007 at most; 5 of them.
 TEST_CASE("dropout: the share kept, and other masks for other seeds, samples, layers and sites") {
-  const auto ops = make_cpu_ops();
+  const auto ops = test_ops();
   const Index B = 4, T = 100, C = 1000;
   Floats ones(at(B * T * C), 1.0f), mask(ones.size());
   const auto draw = [&](Dropout d) {

@@ -1,6 +1,5 @@
 #pragma once
-// What the tests of the CPU kernels share: arrays as tensors, distances, the machine's instruction
-// sets.
+// What the tests of the kernels share: arrays as tensors, distances, the backend under test.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -9,7 +8,6 @@
 #include <vector>
 
 #include "chimera/base/rng.h"
-#include "chimera/base/threads.h"
 #include "chimera/ops/ops.h"
 #include "support/support.h"
 
@@ -83,31 +81,10 @@ inline Doubles finite_differences(const std::function<Doubles(const Doubles&)>& 
   return gradient;
 }
 
-// The instruction sets that this machine runs: the words of cpu_isa_report before " (".
-inline std::vector<std::string> machine_isas() {
-  const std::string report = cpu_isa_report();
-  std::vector<std::string> out;
-  std::string word;
-  for (const char c : report.substr(0, report.find(" (")) + ",") {
-    if (c == ',')
-      out.push_back(std::exchange(word, ""));
-    else if (c != ' ')
-      word += c;
-  }
-  return out;
-}
-
-// Runs body(ops) for every instruction set with teams of 1, 2 and 3.
-inline void on_every_machine(const std::function<void(Ops&)>& body) {
-  const int before = team_size();
-  for (const std::string& isa : machine_isas())
-    for (const int team : {1, 2, 3}) {
-      INFO("isa " << isa << ", team of " << team);
-      set_team_size(team);
-      const auto ops = make_cpu_ops(isa);
-      body(*ops);
-    }
-  set_team_size(before);
-}
+// What the tests run on; machines.cpp says for the CPU, tests/cuda/machines.cpp for the GPU.
+// Runs body(ops) on every variant of the backend: instruction sets and teams, or orders of threads.
+void on_every_machine(const std::function<void(Ops&)>& body);
+// One of them, the best.
+std::unique_ptr<Ops> test_ops();
 
 }  // namespace chimera::test
