@@ -1,0 +1,62 @@
+// Results that must be the same to the last bit: in every order of threads and blocks, and for what
+// both backends compute by the same single operations.
+#include "kernels/every_op.h"
+#include "on_device.h"
+
+using namespace chimera;
+using namespace chimera::test;
+
+TEST_CASE("every op gives the same bits for every order of threads and blocks, and again") {
+  Floats first;
+  for_every_order([&] {
+    const auto ops = make_on_device_ops();
+    for (int run = 0; run < 2; ++run) {
+      const Floats bits = every_op(*ops);
+      if (first.empty()) first = bits;
+      CHECK(bits == first);
+    }
+  });
+}
+
+// Masks are integers and one product; embeddings are sums in an order that ops.h states.
+TEST_CASE("dropout and embedding give the CPU's bits") {
+  const auto cpu = make_cpu_ops();
+  on_every_machine([&](Ops& gpu) {
+    for (const auto& [B, T, C, V] :
+         {std::array<Index, 4>{3, 7, 5, 2}, {2, 33, 68, 9}, {2, 130, 12, 300}})
+      for (const float probability : {0.0f, 0.3f}) {
+        INFO(B << " x " << T << " x " << C << ", dropout " << probability);
+        const Index R = B * T;
+        const Dropout dropout{probability, 77, (Index{1} << 32) - 1, 3, DropoutSite::Embedding};
+        Ids tokens = random_ids(R, V, 1);
+        Floats wte = random_floats(V * C, 2), wpe = random_floats(T * C, 3);
+        const auto run = [&](Ops& ops) {
+          Floats x(static_cast<std::size_t>(R * C)), dx = random_floats(R * C, 4), mask = x;
+          Floats dwte = random_floats(V * C, 5), dwpe = random_floats(T * C, 6);
+          ops.embedding_forward(tensor(x, {R, C}), tensor(tokens, {R}), tensor(wte, {V, C}),
+                                tensor(wpe, {T, C}), T, dropout);
+          ops.embedding_backward(tensor(dwte, {V, C}), tensor(dwpe, {T, C}), tensor(dx, {R, C}),
+                                 tensor(tokens, {R}), T, dropout);
+          ops.residual_backward(tensor(mask, {B, T, C}), tensor(x, {B, T, C}), dropout);
+          return std::vector<Floats>{x, dx, dwte, dwpe, mask};
+        };
+        CHECK(run(gpu) == run(*cpu));
+      }
+  });
+}
+
+// More rows than one tile of the sort, and tokens that repeat more often than a warp is wide.
+TEST_CASE("embedding backward: many rows of few tokens are added in the CPU's order") {
+  const auto cpu = make_cpu_ops();
+  const Index B = 7, T = 100, R = B * T, C = 6, V = 1000;
+  Ids tokens = random_ids(R, V, 1);
+  for (std::size_t r = 0; r < tokens.size(); r += 3) tokens[r] = 421;
+  const auto run = [&](Ops& ops) {
+    Floats dx = random_floats(R * C, 4), dwte = random_floats(V * C, 5);
+    ops.embedding_backward(tensor(dwte, {V, C}), {}, tensor(dx, {R, C}), tensor(tokens, {R}), T,
+                           {});
+    return dwte;
+  };
+  const Floats expected = run(*cpu);
+  on_every_machine([&](Ops& gpu) { CHECK(run(gpu) == expected); });
+}
