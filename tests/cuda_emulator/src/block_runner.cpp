@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "chimera/base/check.h"
-#include "shared_memory.h"
 
 namespace emulator {
 
@@ -80,8 +79,7 @@ std::optional<std::string> BlockRunner::run(const KernelLaunch& launch, std::uin
 void BlockRunner::run_block() {
   const std::size_t count = threads_.size();
   poison_static_shared();
-  dynamic_.resize(launch_->shared_bytes + kDynamicAlignment);
-  poison(dynamic_.data(), dynamic_.size());
+  dynamic_.prepare(launch_->shared_bytes);
   warps_.assign((count + 31) / 32, Warp());
   for (std::size_t i = 0; i < count; ++i) {
     threads_[i].state = State::New;
@@ -95,6 +93,9 @@ void BlockRunner::run_block() {
   if (error_) {
     running_->restart();
     idle_.push_back(running_);
+  } else if (dynamic_.overrun()) {
+    error_ = concat("block ", to_string(current_block.block), ": writes behind the ",
+                    launch_->shared_bytes, " bytes of its dynamic shared memory");
   }
 }
 
@@ -117,9 +118,9 @@ void BlockRunner::run_threads() {
       try {
         launch_->call->run_thread();
       } catch (const std::exception& e) {
-        error_ = concat("exception: ", e.what());  // reported below, outside of the handler
+        say(concat("exception: ", e.what()));  // the handler must end before the fiber does
       }
-      if (error_) stop(*error_);
+      if (error_) stop();
       thread_returned(*current_);
     }
     idle_.push_back(me);
@@ -148,7 +149,8 @@ void BlockRunner::leave(Fiber& me, bool may_start) {
     current_thread = next;
     to = next->fiber;
   } else if (alive_ > 0) {
-    deadlock();
+    say_deadlock();
+    stop();
   }
   if (to == &me) return;
   running_ = to;
@@ -203,8 +205,9 @@ void BlockRunner::release_barrier() {
     if (first == nullptr) first = &thread;
     if (thread.place.line() != first->place.line() ||
         std::strcmp(thread.place.file_name(), first->place.file_name()) != 0) {
-      stop(concat("divergent barrier: ", describe(*first), ", but ", describe(thread),
-                  "; every thread of a block must reach the same __syncthreads()"));
+      say("divergent barrier: " + describe(*first) + ", but " + describe(thread) +
+          "; every thread of a block must reach the same __syncthreads()");
+      stop();
     }
   }
   for (Thread& thread : threads_)
@@ -218,10 +221,11 @@ void BlockRunner::warp_operation(WarpKind kind, unsigned mask, void* argument, W
                                  const Place& place) {
   Thread& me = *current_;
   const unsigned i = number(me), lane = i % 32;
-  if ((mask >> lane & 1u) == 0)
-    fail(concat(name(kind), " with mask ", hex(mask), ", which does not name the calling lane ",
-                lane),
-         place);
+  if ((mask >> lane & 1u) == 0) {
+    say(concat(name(kind), " with mask ", hex(mask), ", which does not name the calling lane ",
+               lane, " at ", to_string(place)));
+    stop();
+  }
   me.kind = kind;
   me.mask = mask;
   me.argument = argument;
@@ -244,9 +248,11 @@ bool BlockRunner::complete(unsigned warp_number, unsigned lane) {
     if ((members >> i & 1u) == 0) continue;
     const Thread& other = first[i];
     if (other.kind != me.kind || other.mask != me.mask) return false;
-    if (me.kind != WarpKind::Barrier && other.place.line() != me.place.line())
-      stop(concat("divergent warp: ", describe(me), ", but ", describe(other),
-                  "; all lanes of the mask must execute the same operation"));
+    if (me.kind != WarpKind::Barrier && other.place.line() != me.place.line()) {
+      say("divergent warp: " + describe(me) + ", but " + describe(other) +
+          "; all lanes of the mask must execute the same operation");
+      stop();
+    }
     lanes[i] = other.argument;
   }
   if (me.action != nullptr) me.action(lanes, members);
@@ -271,7 +277,7 @@ std::string BlockRunner::describe(const Thread& thread) const {
   return text;
 }
 
-void BlockRunner::deadlock() {
+void BlockRunner::say_deadlock() {
   // One thread of each kind of wait says enough.
   std::string text = "threads wait for each other for ever: ";
   std::vector<std::string> seen;
@@ -285,11 +291,12 @@ void BlockRunner::deadlock() {
     seen.push_back(key);
     if (seen.size() == 4) break;
   }
-  stop(std::move(text));
+  say(text);
 }
 
-void BlockRunner::fail(const std::string& what, const Place& place) {
-  stop(concat(what, " at ", to_string(place)));
+void BlockRunner::fail(const char* what, const Place& place) {
+  say(concat(what, " at ", to_string(place)));
+  stop();
 }
 
 std::string BlockRunner::where() const {
@@ -298,10 +305,11 @@ std::string BlockRunner::where() const {
   return text;
 }
 
-// Leaves the block for good. The other threads' stacks are forgotten: device code owns nothing that
-// needs an end.
-void BlockRunner::stop(std::string message) {
-  error_ = concat(where(), ": ", message);
+void BlockRunner::say(const std::string& what) { error_ = concat(where(), ": ", what); }
+
+// Leaves the block for good, after say(). The stacks, this one too, are forgotten without an end:
+// device code owns nothing, and callers must hold no object either.
+void BlockRunner::stop() {
   idle_.clear();
   Fiber* const me = running_;
   for (const auto& fiber : fibers_) {
@@ -309,18 +317,11 @@ void BlockRunner::stop(std::string message) {
     fiber->restart();
     idle_.push_back(fiber.get());
   }
-  // This very stack is in use until the switch: it is not used again.
   me->switch_to(main_);
   std::abort();
 }
 
 int BlockRunner::lane() const { return static_cast<int>(number(*current_) % 32); }
-
-void* BlockRunner::dynamic_shared() {
-  const auto address = reinterpret_cast<std::uintptr_t>(dynamic_.data());
-  return reinterpret_cast<void*>((address + kDynamicAlignment - 1) / kDynamicAlignment *
-                                 kDynamicAlignment);
-}
 
 // ---- block.h
 

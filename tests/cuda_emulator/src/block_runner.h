@@ -9,6 +9,7 @@
 #include "emulator/kernel.h"
 #include "fiber.h"
 #include "order.h"
+#include "shared_memory.h"
 
 namespace emulator {
 
@@ -34,9 +35,9 @@ class BlockRunner {
   int count(bool predicate, const Place& place);
   void warp_operation(WarpKind kind, unsigned mask, void* argument, WarpAction action,
                       const Place& place);
-  [[noreturn]] void fail(const std::string& what, const Place& place);
+  [[noreturn]] void fail(const char* what, const Place& place);
   int lane() const;
-  void* dynamic_shared();
+  void* dynamic_shared() const { return dynamic_.data(); }
   std::string where() const;  // "block (1, 0, 0), thread (5, 0, 0)"
 
  private:
@@ -64,8 +65,9 @@ class BlockRunner {
   Fiber& idle_fiber();
   void release_barrier();
   bool complete(unsigned warp, unsigned lane);
-  [[noreturn]] void deadlock();
-  [[noreturn]] void stop(std::string message);
+  void say_deadlock();
+  void say(const std::string& what);
+  [[noreturn]] void stop();
   unsigned number(const Thread& thread) const {
     return static_cast<unsigned>(&thread - threads_.data());
   }
@@ -82,7 +84,7 @@ class BlockRunner {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
   Fiber* running_ = nullptr;
-  std::vector<unsigned char> dynamic_;
+  DynamicShared dynamic_;
   std::optional<std::string> error_;
 };
 

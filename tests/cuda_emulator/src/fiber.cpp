@@ -4,9 +4,10 @@
 
 #include <new>
 
+#include "asan.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #define EMULATOR_ASAN 1
-#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -59,16 +60,12 @@ Fiber::Fiber(void (*entry)(), unsigned number) : entry_(entry) {
 
 Fiber::~Fiber() {
   if (memory_ == nullptr) return;
-#ifdef EMULATOR_ASAN
-  __asan_unpoison_memory_region(bottom_, kStackBytes);
-#endif
+  ASAN_UNPOISON_MEMORY_REGION(bottom_, kStackBytes);
   munmap(memory_, kGuard + kStackBytes);
 }
 
 void Fiber::restart() {
-#ifdef EMULATOR_ASAN
-  __asan_unpoison_memory_region(bottom_, kStackBytes);
-#endif
+  ASAN_UNPOISON_MEMORY_REGION(bottom_, kStackBytes);
   fake_stack_ = nullptr;
 #ifdef EMULATOR_UCONTEXT
   getcontext(&context_);

@@ -4,15 +4,9 @@
 
 #include <algorithm>
 
+#include "asan.h"
 #include "chimera/base/check.h"
 #include "emulator/types.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, bytes) (void(address), void(bytes))
-#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) (void(address), void(bytes))
-#endif
 
 namespace emulator {
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "asan.h"
 #include "emulator/types.h"
 
 // By the linker, at both ends of the section; null in a program without __shared__ variables.
@@ -35,6 +36,22 @@ void poison(void* memory, std::size_t bytes) {
   const bool odd = reinterpret_cast<std::uintptr_t>(memory) % 2 != 0;
   for (std::size_t i = 0; i < bytes; ++i)
     p[i] = static_cast<unsigned char>((i + odd) % 2 == 0 ? kPoison & 0xff : kPoison >> 8);
+}
+
+void DynamicShared::prepare(std::size_t bytes) {
+  ASAN_UNPOISON_MEMORY_REGION(memory_.data(), memory_.size());
+  memory_.resize(bytes + 2 * kAlignment);
+  const auto first = reinterpret_cast<std::uintptr_t>(memory_.data());
+  data_ = memory_.data() + (kAlignment - first % kAlignment) % kAlignment;
+  bytes_ = bytes;
+  poison(data_, bytes + kAlignment);
+  ASAN_POISON_MEMORY_REGION(data_ + bytes, kAlignment);
+}
+
+__attribute__((no_sanitize_address)) bool DynamicShared::overrun() const {
+  for (std::size_t i = bytes_; i < bytes_ + kAlignment; ++i)
+    if (data_[i] != pattern(i)) return true;
+  return false;
 }
 
 void poison_static_shared() {

@@ -26,9 +26,7 @@ Death death_of(const std::function<void()>& body) {
   const int code = chimera::test::in_child([&] {
     const int file = open(path.c_str(), O_WRONLY | O_CREAT, 0600);
     dup2(file, STDERR_FILENO);
-#ifndef __SANITIZE_ADDRESS__
     std::signal(SIGSEGV, SIG_DFL);  // not the test framework's
-#endif
     new_machine(0, /*devices=*/2);
     body();
   });
@@ -90,6 +88,65 @@ TEST_CASE("writes a little past the end are found when the device is waited for"
   CHECK_THAT(death.words, Contains("written 4 bytes past the end of an allocation of 400 bytes") ||
                               Contains("AddressSanitizer"));
 }
+
+__global__ void overrun_dynamic(int i) {
+  CHIMERA_DYNAMIC_SHARED(float, tile);
+  tile[i] = 1;
+}
+
+TEST_CASE("writes behind the dynamic shared memory are found") {
+  const auto write = [](int i) {
+    return death_of([i] {
+      chimera::launch(overrun_dynamic, 1, 1, 36, nullptr, i);
+      if (cudaDeviceSynchronize() != cudaSuccess) _exit(7);
+    });
+  };
+  CHECK(write(8).exit_code == 0);
+  const Death death = write(9);
+  CHECK(death.exit_code != 0);
+  CHECK_THAT(death.words, Contains("writes behind the 36 bytes of its dynamic shared memory") ||
+                              Contains("AddressSanitizer"));
+}
+
+#ifdef __SANITIZE_ADDRESS__
+__global__ void overrun_static(float* out, int i) {
+  __shared__ float tile[9];
+  tile[i] = 1;
+  *out = tile[i];
+}
+__global__ void overrun_local(float* out, int i) {
+  float local[9];
+  for (int j = 0; j < 9; ++j) local[j] = 1;
+  __syncthreads();
+  *out = local[i];
+}
+
+TEST_CASE(
+    "the address sanitizer sees kernels' static shared memory, local arrays, and small overruns") {
+  const auto dies = [](const std::function<void()>& body) {
+    const std::string words = death_of(body).words;
+    return words.find("AddressSanitizer") != std::string::npos ||
+           words.find("runtime error") !=
+               std::string::npos;  // that of undefined behaviour was first
+  };
+  const auto run = [](void (*kernel)(float*, int), int i) {
+    return [=] {
+      const DeviceArray<float> out(1);
+      chimera::launch(kernel, 1, 2, 0, nullptr, out.get(), i);
+      (void)cudaDeviceSynchronize();
+    };
+  };
+  for (auto* kernel : {overrun_static, overrun_local}) {
+    CHECK_FALSE(dies(run(kernel, 8)));
+    CHECK(dies(run(kernel, 9)));
+  }
+  CHECK(dies([] {  // even a read, one element past the end
+    const DeviceArray<float> x(100), out(1);
+    chimera::launch(read_at, 1, 1, 0, nullptr, out.get(), x.get(), 100L);
+    (void)cudaDeviceSynchronize();
+  }));
+}
+#endif
 
 TEST_CASE("memory that was freed is not touched again") {
   new_machine(0);
