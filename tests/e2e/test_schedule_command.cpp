@@ -139,8 +139,36 @@ TEST_CASE("bad usage of schedule exits with 2 and names the nearest choice") {
   refused("simulate --contention 1", "cost contention is 1");
   refused("simulate --steps -3", "-3 steps");
   refused("simulate --steps 2000000000", "simulate fewer steps");
+  refused("simulate --forward 1e300", "cost forward is 1e+300; it must be at most 1e+18");
+  refused("simulate --split-backward -D -1", "depth is -1");
+  refused("simulate --split-backward -f 1000000000", "pipeline_pairs is 1000000000");
+  refused("simulate -D 256 -f 128 -W 16777216", "width is 16777216; it must be 1 to 65536");
+  refused("tradeoff -D 0", "depth is 0");
+  refused("tradeoff -D 4 -f 1000000000", "pipeline_pairs is 1000000000");
   refused("compare --format trace", "choose text, json or svg");
   refused("compare -D 0", "no schedule can run this; gpipe: depth is 0");
+}
+
+TEST_CASE("an output file takes the place of a file alone: no pipe, folder or link is replaced") {
+  TemporaryFolder folder;
+  const std::string kept = (folder / "kept").string();
+  spit(kept, "old");
+  REQUIRE(run_command("cd " + folder.path().string() + " && mkdir d && mkfifo p && ln -s kept l")
+              .exit_code == 0);
+  const auto show = [&](const char* name) {
+    return schedule("show -D 2 -N 2 --format json -o " + (folder / name).string());
+  };
+  const CommandResult pipe = show("p"), directory = show("d");
+  CHECK(pipe.exit_code == 1);
+  CHECK_THAT(pipe.err, Catch::Contains("p is not a regular file; name a file to write"));
+  CHECK(std::filesystem::is_fifo(folder / "p"));
+  CHECK(directory.exit_code == 1);
+  CHECK_THAT(directory.err, Catch::Contains("d is a directory; name a file to write"));
+  CHECK(show("l").exit_code == 0);
+  CHECK(std::filesystem::is_symlink(folder / "l"));
+  CHECK(slurp(kept).starts_with("{"));
+  const auto entries = std::filesystem::directory_iterator(folder.path());
+  CHECK(std::distance(begin(entries), end(entries)) == 4);  // no temporary file stays
 }
 
 TEST_CASE("schedule verify refuses files that are not schedules") {
