@@ -2,6 +2,7 @@
 #include "bench_schedule_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -186,7 +187,8 @@ void bench_schedules(const Arguments& a) {
   train::choose_transport(world);  // refuses a wrong number of processes
   std::vector<Bench> cases;
   for (const schedule::NamedRequest& named : requests_of(a)) cases.emplace_back(a, named);
-  if (cases.size() == 1 && !cases[0].row().refusal.empty()) FailUsage(cases[0].row().refusal);
+  if (std::ranges::none_of(cases, [](const Bench& b) { return b.row().refusal.empty(); }))
+    FailUsage(cases[0].row().refusal);
   world.device.threads = a.real ? 1 : 0;
   train::run_workers(world, [&](Communicator& comm) {
     const bool first = comm.rank() == 0;

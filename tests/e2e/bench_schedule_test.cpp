@@ -35,6 +35,16 @@ TEST_CASE("bench schedule prints and writes a row per schedule, refusals with th
     if (row["schedule"] == "1f1b") CHECK(row["simulated_seconds"].get<double>() == Approx(0.018));
 }
 
+TEST_CASE("bench schedule refuses numbers under which no schedule can run") {
+  for (const auto& [arguments, piece] :
+       {std::pair{"-D 0", "depth is 0"}, {"-W 0", "width is 0"}, {"--forward-ms nan", "nan"}}) {
+    const CommandResult r = bench(arguments);
+    INFO(arguments << "\n" << r.out << r.err);
+    CHECK(r.exit_code == 2);
+    CHECK_THAT(r.err, Catch::Contains(piece));
+  }
+}
+
 TEST_CASE("bench schedule --real measures stages and simulates them") {
   const CommandResult r = bench("--real -D 2 -N 2 -s chimera --steps 2 --samples 1");
   INFO(r.out << r.err);
