@@ -124,7 +124,6 @@ void LocalHub::wait(Endpoint endpoint, Communicator::Request request, std::strin
                     double patience) {
   if (request == 0) return;
   const double seconds = std::chrono::duration<double>(deadline_).count() * patience;
-  const auto until = std::chrono::steady_clock::now() + duration_of(seconds);
   Lock lock(mutex_);
   const int index = find(endpoint, request);
   EndpointState& me = state_of(endpoint);
@@ -133,9 +132,16 @@ void LocalHub::wait(Endpoint endpoint, Communicator::Request request, std::strin
   const auto orphaned = [&] {
     return at(index).state == State::Posted && state_of({at(index).peer, endpoint.layer}).finished;
   };
-  const bool in_time = me.changed.wait_until(lock, until, [&] {
-    return at(index).state == State::Done || failed_worker_ >= 0 || orphaned();
-  });
+  // In slices: while the process was stopped (Ctrl-Z), at most one of them has passed.
+  auto left = duration_of(seconds);
+  bool in_time = false;
+  while (!in_time && left > left.zero()) {
+    const auto slice = std::min(left, duration_of(0.25));
+    in_time = me.changed.wait_for(lock, slice, [&] {
+      return at(index).state == State::Done || failed_worker_ >= 0 || orphaned();
+    });
+    left -= slice;
+  }
   if (failed_worker_ < 0 && at(index).state != State::Done) {
     record_failure(endpoint.worker,
                    error_of(in_time ? concat("worker ", at(index).peer,
@@ -152,7 +158,10 @@ void LocalHub::wait(Endpoint endpoint, Communicator::Request request, std::strin
 std::string LocalHub::waited_too_long(const Post& post, std::string_view what, double seconds) {
   std::string message = concat("waited ", seconds, " s for worker ", post.peer, " in ", what);
   Endpoint at{post.peer, post.owner.layer};
-  for (int hops = 0; hops < workers() && at.worker != post.owner.worker; ++hops) {
+  std::vector<bool> named(static_cast<std::size_t>(workers()));
+  named[static_cast<std::size_t>(post.owner.worker)] = true;
+  while (!named[static_cast<std::size_t>(at.worker)]) {
+    named[static_cast<std::size_t>(at.worker)] = true;
     if (state_of(at).waits_for < 0) at.layer = 0;
     const EndpointState& state = state_of(at);
     if (state.waits_for < 0) {

@@ -58,4 +58,17 @@ TEST_CASE("signals: a killed run continues from its newest checkpoint") {
   check_signals({{"KILL", "0", 128 + 9}}, "");
 }
 
+TEST_CASE("signals: a run that was stopped for longer than its deadline goes on") {
+  const Project project;
+  std::filesystem::create_directories(project / "paused");
+  const CommandResult r = run_command(
+      "cd " + (project / "paused").string() + "\n" + without_launcher() +
+      chimera_binary().string() + " train ../config.json " + kLong +
+      " --set parallel.timeout_seconds=1 &\nstarted=$!\n" +
+      "until grep -q '\"step\":150,' log/metrics.jsonl 2>/dev/null; do sleep 0.01; done\n" +
+      "kill -STOP $started; sleep 3; kill -CONT $started\nwait $started");
+  INFO(r.out << r.err);
+  CHECK(r.exit_code == 0);
+}
+
 }  // namespace chimera::test

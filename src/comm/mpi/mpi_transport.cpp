@@ -245,12 +245,17 @@ class MpiCommunicator final : public Communicator {
   std::size_t outstanding() const { return messages_.size() - free_.size(); }
 
   void wait_for(std::size_t index, std::string_view what) {
-    const Clock::time_point start = Clock::now();
     const double deadline =
         deadline_seconds_ * patience() * (first_ == nullptr ? 1 : first_->patience());
+    // Looks follow each other fast: a longer break means that this process was stopped (Ctrl-Z).
+    constexpr double kLongestBreak = 0.25;
+    double waited = 0;
+    Clock::time_point last = Clock::now();
     for (BackOff back_off; poll(), messages_[index].chunks_left > 0; back_off.pause()) {
-      const std::chrono::duration<double> waited = Clock::now() - start;
-      if (waited.count() < deadline) continue;
+      const Clock::time_point now = Clock::now();
+      waited += std::min(kLongestBreak, std::chrono::duration<double>(now - last).count());
+      last = now;
+      if (waited < deadline) continue;
       Fail("waited ", deadline, " s for worker ", messages_[index].peer, " in ", what,
            " (the deadline is parallel.timeout_seconds)");
     }
