@@ -22,12 +22,6 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x % kWarp == 0) delta[(b * s.H + h) * s.T + t] = sum;
 }
 
-template <class T>
-struct BackwardInputs {
-  const T *dout, *q, *k, *v;
-  const float *lse, *delta;
-};
-
 // From the score p and dp = dout . v of one query and key: p = probability times multiplier, dp =
 // dS.
 __device__ inline void probability(float& p, float& dp, float lse, float delta, float keep,
@@ -163,21 +157,38 @@ void run(T* dq, T* dk, T* dv, const BackwardInputs<T>& in, const AttentionShape&
 }  // namespace
 
 template <class T>
-void attention_backward(T* dq, T* dk, T* dv, float* delta, const T* dout, const T* out,
-                        const float* lse, const T* q, const T* k, const T* v,
-                        const AttentionShape& s, const Mask& mask, cudaStream_t stream) {
-  if (s.B == 0 || s.T == 0) return;
+void attention_delta(float* delta, const T* dout, const T* out, const AttentionShape& s,
+                     cudaStream_t stream) {
   launch(attention_delta_kernel<T>, blocks_for(s.B * s.T * s.H, kThreads / kWarp), kThreads, 0,
          stream, delta, dout, out, s);
-  const auto run_head = s.head <= 32    ? run<T, TileSizes<32, 64>>
-                        : s.head <= 64  ? run<T, TileSizes<64, 64>>
-                        : s.head <= 128 ? run<T, TileSizes<128, 32>>
-                                        : run<T, TileSizes<256, 16>>;
+}
+
+template <>
+void attention_backward<float>(float* dq, float* dk, float* dv, float* delta, const float* dout,
+                               const float* out, const float* lse, const float* q, const float* k,
+                               const float* v, const AttentionShape& s, const Mask& mask,
+                               cudaStream_t stream) {
+  if (s.B == 0 || s.T == 0) return;
+  attention_delta(delta, dout, out, s, stream);
+  const auto run_head = s.head <= 32    ? run<float, TileSizes<32, 64>>
+                        : s.head <= 64  ? run<float, TileSizes<64, 64>>
+                        : s.head <= 128 ? run<float, TileSizes<128, 32>>
+                                        : run<float, TileSizes<256, 16>>;
   run_head(dq, dk, dv, {dout, q, k, v, lse, delta}, s, mask, stream);
 }
 
-template void attention_backward<float>(float*, float*, float*, float*, const float*, const float*,
-                                        const float*, const float*, const float*, const float*,
-                                        const AttentionShape&, const Mask&, cudaStream_t);
+template <class T>
+void attention_backward_large(T* dq, T* dk, T* dv, const BackwardInputs<T>& in,
+                              const AttentionShape& s, const Mask& mask, cudaStream_t stream) {
+  run<T, TileSizes<256, 16>>(dq, dk, dv, in, s, mask, stream);
+}
+
+#define CHIMERA_ATTENTION_LARGE(T)                                                    \
+  template void attention_delta<T>(float*, const T*, const T*, const AttentionShape&, \
+                                   cudaStream_t);                                     \
+  template void attention_backward_large<T>(T*, T*, T*, const BackwardInputs<T>&,     \
+                                            const AttentionShape&, const Mask&, cudaStream_t);
+CHIMERA_ATTENTION_LARGE(__nv_bfloat16)
+CHIMERA_ATTENTION_LARGE(__half)
 
 }  // namespace chimera::cuda

@@ -25,6 +25,10 @@ void store_cached(T* keys, T* values, const T* qkv, Index first, Index R, Index 
          R, C);
 }
 
-template void store_cached<float>(float*, float*, const float*, Index, Index, Index, cudaStream_t);
+#define CHIMERA_ATTENTION_CACHED(T) \
+  template void store_cached<T>(T*, T*, const T*, Index, Index, Index, cudaStream_t);
+CHIMERA_ATTENTION_CACHED(float)
+CHIMERA_ATTENTION_CACHED(__nv_bfloat16)
+CHIMERA_ATTENTION_CACHED(__half)
 
 }  // namespace chimera::cuda

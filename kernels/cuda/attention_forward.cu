@@ -104,18 +104,28 @@ void run(T* out, float* lse, const T* q, const T* k, const T* v, const Attention
 
 }  // namespace
 
-template <class T>
-void attention_forward(T* out, float* lse, const T* q, const T* k, const T* v,
-                       const AttentionShape& s, const Mask& mask, cudaStream_t stream) {
+template <>
+void attention_forward<float>(float* out, float* lse, const float* q, const float* k,
+                              const float* v, const AttentionShape& s, const Mask& mask,
+                              cudaStream_t stream) {
   if (s.B == 0 || s.T == 0) return;
-  const auto run_head = s.head <= 32    ? run<T, TileSizes<32, 64>>
-                        : s.head <= 64  ? run<T, TileSizes<64, 64>>
-                        : s.head <= 128 ? run<T, TileSizes<128, 64>>
-                                        : run<T, TileSizes<256, 32>>;
+  const auto run_head = s.head <= 32    ? run<float, TileSizes<32, 64>>
+                        : s.head <= 64  ? run<float, TileSizes<64, 64>>
+                        : s.head <= 128 ? run<float, TileSizes<128, 64>>
+                                        : run<float, TileSizes<256, 32>>;
   run_head(out, lse, q, k, v, s, mask, stream);
 }
 
-template void attention_forward<float>(float*, float*, const float*, const float*, const float*,
-                                       const AttentionShape&, const Mask&, cudaStream_t);
+template <class T>
+void attention_forward_large(T* out, float* lse, const T* q, const T* k, const T* v,
+                             const AttentionShape& s, const Mask& mask, cudaStream_t stream) {
+  run<T, TileSizes<256, 32>>(out, lse, q, k, v, s, mask, stream);
+}
+
+#define CHIMERA_ATTENTION_LARGE(T)                                                   \
+  template void attention_forward_large<T>(T*, float*, const T*, const T*, const T*, \
+                                           const AttentionShape&, const Mask&, cudaStream_t);
+CHIMERA_ATTENTION_LARGE(__nv_bfloat16)
+CHIMERA_ATTENTION_LARGE(__half)
 
 }  // namespace chimera::cuda

@@ -217,4 +217,23 @@ void allow_shared(Kernel kernel, std::size_t bytes) {
                "asking for shared memory for attention");
 }
 
+// Gradients of the output and what is saved, laid out as AttentionShape says.
+template <class T>
+struct BackwardInputs {
+  const T *dout, *q, *k, *v;
+  const float *lse, *delta;
+};
+
+// delta (B, H, T): rowsum(dout * out) of each query and head.
+template <class T>
+void attention_delta(float* delta, const T* dout, const T* out, const AttentionShape& shape,
+                     cudaStream_t stream);
+// Heads that are too large for the tensor core kernels, with products in fp32.
+template <class T>
+void attention_forward_large(T* out, float* lse, const T* q, const T* k, const T* v,
+                             const AttentionShape& shape, const Mask& mask, cudaStream_t stream);
+template <class T>
+void attention_backward_large(T* dq, T* dk, T* dv, const BackwardInputs<T>& in,
+                              const AttentionShape& shape, const Mask& mask, cudaStream_t stream);
+
 }  // namespace chimera::cuda

@@ -61,7 +61,8 @@ void cross_entropy(float* losses, T* logits, const std::int32_t* targets, BadId*
                    float smoothing, float scale, bool gradient, Index R, Index V,
                    cudaStream_t stream);
 
-// qkv rows and heads as AttentionShape says; lse may be null.
+// Queries, keys and values as AttentionShape says; lse may be null. In fp32, or on tensor cores
+// over 16-bit numbers.
 template <class T>
 void attention_forward(T* out, float* lse, const T* q, const T* k, const T* v,
                        const AttentionShape& shape, const Mask& mask, cudaStream_t stream);
@@ -70,6 +71,28 @@ template <class T>
 void attention_backward(T* dq, T* dk, T* dv, float* delta, const T* dout, const T* out,
                         const float* lse, const T* q, const T* k, const T* v,
                         const AttentionShape& shape, const Mask& mask, cudaStream_t stream);
+template <>
+void attention_forward(float*, float*, const float*, const float*, const float*,
+                       const AttentionShape&, const Mask&, cudaStream_t);
+template <>
+void attention_forward(__nv_bfloat16*, float*, const __nv_bfloat16*, const __nv_bfloat16*,
+                       const __nv_bfloat16*, const AttentionShape&, const Mask&, cudaStream_t);
+template <>
+void attention_forward(__half*, float*, const __half*, const __half*, const __half*,
+                       const AttentionShape&, const Mask&, cudaStream_t);
+template <>
+void attention_backward(float*, float*, float*, float*, const float*, const float*, const float*,
+                        const float*, const float*, const float*, const AttentionShape&,
+                        const Mask&, cudaStream_t);
+template <>
+void attention_backward(__nv_bfloat16*, __nv_bfloat16*, __nv_bfloat16*, float*,
+                        const __nv_bfloat16*, const __nv_bfloat16*, const float*,
+                        const __nv_bfloat16*, const __nv_bfloat16*, const __nv_bfloat16*,
+                        const AttentionShape&, const Mask&, cudaStream_t);
+template <>
+void attention_backward(__half*, __half*, __half*, float*, const __half*, const __half*,
+                        const float*, const __half*, const __half*, const __half*,
+                        const AttentionShape&, const Mask&, cudaStream_t);
 // Rows r of qkv (R, 3, C) give keys and values (P, C) their rows first + r.
 template <class T>
 void store_cached(T* keys, T* values, const T* qkv, Index first, Index R, Index C,

@@ -2,66 +2,15 @@
 // same numbers is the reference, and the result may differ from it by the rounding of the storage
 // type, half a unit: 2^-9 of the number for bf16, 2^-11 for fp16 (and by 2^-25 where fp16 is
 // subnormal). The order of fp32 sums may differ, so twice as much is allowed.
+#include "storage.h"
 #include "cuda/kernels.h"
 #include "cuda/matmul.h"
 #include "cuda/scratch.h"
-#include "kernels/kernel_support.h"
-#include "on_device.h"
 
 using namespace chimera;
 using namespace chimera::test;
 
 namespace {
-
-float widen_one(__nv_bfloat16 x) { return __bfloat162float(x); }
-float widen_one(__half x) { return __half2float(x); }
-float widen_one(float x) { return x; }
-template <class T>
-T narrow_one(float x) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>)
-    return __float2bfloat16_rn(x);
-  else if constexpr (std::is_same_v<T, __half>)
-    return __float2half_rn(x);
-  else
-    return x;
-}
-template <class T>
-constexpr double kRounding = std::is_same_v<T, __half> ? 0x1p-10 : 0x1p-8;
-template <class T>
-constexpr DType kStorage = std::is_same_v<T, float>    ? DType::F32
-                           : std::is_same_v<T, __half> ? DType::F16
-                                                       : DType::BF16;
-
-// Numbers of T on the device, made from floats that are rounded to Storage first.
-template <class T>
-struct Array {
-  CudaDevice* device;
-  std::size_t size;
-  Buffer memory;
-
-  Array(CudaDevice& d, const Floats& x)
-      : device(&d), size(x.size()), memory(d, std::ssize(x) * Index{sizeof(T)}) {
-    std::vector<T> host(size);
-    for (std::size_t i = 0; i < size; ++i) host[i] = narrow_one<T>(x[i]);
-    d.copy_in(memory.data(), host.data(), memory.bytes());
-  }
-  T* get() const { return reinterpret_cast<T*>(memory.data()); }
-  Floats read() const {
-    std::vector<T> host(size);
-    device->copy_out(host.data(), memory.data(), memory.bytes());
-    Floats out(size);
-    for (std::size_t i = 0; i < size; ++i) out[i] = widen_one(host[i]);
-    return out;
-  }
-};
-
-// Numbers of the storage type, so that every kernel is given the same.
-template <class T>
-Floats storable(Index n, std::uint64_t seed) {
-  Floats x = random_floats(n, seed);
-  for (float& v : x) v = widen_one(narrow_one<T>(v));
-  return x;
-}
 
 template <class T>
 void check_close(const Floats& x, const Floats& reference) {
