@@ -2,6 +2,9 @@
 // harmless: a schedule that is proved is also simulated. Under the sanitizers nothing else may
 // happen.
 #include <cmath>
+#include <random>
+#include <regex>
+#include <sstream>
 
 #include "chimera/plan/calibration.h"
 #include "chimera/plan/cluster.h"
@@ -33,19 +36,75 @@ std::vector<std::string> schedule_files() {
   return files;
 }
 
+void prove_and_simulate(const std::string& input) {
+  const Schedule s = from_json(input, "f");
+  verify(s);
+  const Simulation simulation = simulate(s, {}, {.steps = 2});
+  if (!std::isfinite(simulation.makespan) || simulation.makespan < 0)
+    throw std::runtime_error("a makespan that is none");
+  if (from_json(to_json(s), "f") != s) throw std::runtime_error("reads back as another");
+}
+
+// What stays JSON, so that the verifier has to judge it: a number replaced, or a line (mostly an
+// instruction) moved, doubled or left out.
+std::string damaged(const std::string& file, std::mt19937& random) {
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
+  std::vector<std::string> lines;
+  std::istringstream in(file);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  for (std::size_t edits = 1 + below(2); edits > 0; --edits) {
+    const std::size_t from = below(lines.size()), to = below(lines.size());
+    switch (below(6)) {
+      case 0: std::swap(lines[from], lines[to]); break;
+      case 1: lines.insert(lines.begin() + static_cast<long>(to), lines[from]); break;
+      case 2: lines.erase(lines.begin() + static_cast<long>(from)); break;
+      default: {
+        static const std::regex number("-?[0-9]+");
+        const char* const values[] = {
+            "0",    "1",    "2",     "3",        "5",         "-1",         "-3",         "64",
+            "4095", "4096", "65536", "16777216", "268435456", "2147483647", "-2147483648"};
+        std::vector<std::smatch> found;
+        for (std::sregex_iterator i(lines[from].begin(), lines[from].end(), number), end; i != end;
+             ++i)
+          found.push_back(*i);
+        if (found.empty()) break;
+        const std::smatch& match = found[below(found.size())];
+        lines[from] =
+            match.prefix().str() + values[below(std::size(values))] + match.suffix().str();
+      }
+    }
+  }
+  std::string out;
+  for (const std::string& line : lines) out += line + "\n";
+  return out;
+}
+
 }  // namespace
+
+TEST_CASE("schedule files: numbers and lines changed are refused, or proved and then simulated") {
+  std::mt19937 random(5);
+  const int rounds = 400;
+  int refused = 0, accepted = 0;
+  const std::vector<std::string> files = schedule_files();
+  for (const std::string& file : files)
+    for (int round = 0; round < rounds; ++round) {
+      const std::string input = damaged(file, random);
+      try {
+        prove_and_simulate(input);
+        ++accepted;
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+  // A larger pool of slots, another tick or a swap of what commutes is no damage.
+  CHECK(accepted > 0);
+  CHECK(refused > static_cast<int>(files.size()) * rounds / 2);
+}
 
 TEST_CASE("schedule files: mutations are refused, or proved and then simulated") {
   const std::vector<std::string> files = schedule_files();
   const int mutations = 300;
-  const FuzzCount count = replay(files, mutations, [](const std::string& input) {
-    const Schedule s = from_json(input, "f");
-    verify(s);
-    const Simulation simulation = simulate(s, {}, {.steps = 2});
-    if (!std::isfinite(simulation.makespan) || simulation.makespan < 0)
-      throw std::runtime_error("a makespan that is none");
-    if (from_json(to_json(s), "f") != s) throw std::runtime_error("reads back as another");
-  });
+  const FuzzCount count = replay(files, mutations, prove_and_simulate);
   const int seeds = static_cast<int>(files.size());
   CHECK(count.accepted >= seeds);
   // Most edits break the text, a key or a number; a tick or a name may change without harm.
