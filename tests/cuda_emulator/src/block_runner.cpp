@@ -134,7 +134,7 @@ void BlockRunner::thread_returned(Thread& thread) {
   --alive_;
   Warp& warp = warps_[i / 32];
   warp.existing &= ~(1u << i % 32);
-  for (unsigned lane = 0; lane < 32; ++lane)
+  for (unsigned lane = 0; warp.waiting != 0 && lane < 32; ++lane)
     if (warp.waiting >> lane & 1u) complete(i / 32, lane);
   if (alive_ > 0 && arrived_ == alive_) release_barrier();
 }

@@ -11,7 +11,11 @@
 #include "memory.h"
 #include "stream.h"
 
+struct ncclComm;
+
 namespace emulator {
+
+class Clique;
 
 // A call that is refused: the error code for the caller, the text for the report.
 struct Refusal {
@@ -62,6 +66,9 @@ class Machine {
   std::set<CUevent_st*> events;
   std::map<const void*, FunctionSettings> functions;
   std::vector<std::uint64_t> peers;  // of each device: bits of those whose memory it can touch
+  std::uint64_t nccl_ids = 0;
+  std::map<std::uint64_t, std::shared_ptr<Clique>> cliques;  // by unique id
+  std::map<ncclComm*, std::shared_ptr<ncclComm>> communicators;
   std::optional<std::string> failed;
   std::string last_report;
   int reports = 0;
@@ -74,7 +81,9 @@ class Machine {
   Stream* choose(const std::vector<Stream*>& towards);
   void run_front(Lock& lock, Stream& stream);
   std::string waiting() const;
-  void wait_for_others(Lock& lock, std::chrono::steady_clock::time_point deadline);
+  bool hopeless(const std::vector<Stream*>& towards) const;
+  void wait_for_others(Lock& lock, std::chrono::steady_clock::time_point deadline,
+                       const std::vector<Stream*>& towards);
 
   std::vector<std::unique_ptr<CUstream_st>> streams_;
   std::uint64_t sequence_ = 0, seen_sequence_ = 0;

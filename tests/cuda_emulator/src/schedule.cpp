@@ -120,7 +120,7 @@ void Machine::run_front(Lock& lock, Stream& stream) {
   stream.busy = false;
   if (error) fail(concat(running, ": ", *error));
   running.clear();
-  stream.queue.pop_front();
+  if (operation.finished()) stream.queue.pop_front();
   if (random.below(8) == 0) stream.priority = random.next();
   changed.notify_all();
 }
@@ -134,13 +134,30 @@ cudaError_t Machine::run_until(Lock& lock, const std::function<bool()>& done,
     if (Stream* next = choose(towards))
       run_front(lock, *next);
     else
-      wait_for_others(lock, deadline);
+      wait_for_others(lock, deadline, towards);
   }
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
-void Machine::wait_for_others(Lock& lock, Clock::time_point deadline) {
+// Do these streams wait for each other in a ring that no call of the host can open?
+bool Machine::hopeless(const std::vector<Stream*>& towards) const {
+  std::set<Stream*> seen;
+  std::vector<Stream*> open(towards);
+  while (!open.empty()) {
+    Stream* stream = open.back();
+    open.pop_back();
+    if (stream->queue.empty() || !seen.insert(stream).second) continue;
+    if (stream->busy || stream->queue.front()->waits_for_host()) return false;
+    blocked_by(*stream, open);
+    stream->queue.front()->blockers(open);
+  }
+  return !seen.empty();
+}
+
+void Machine::wait_for_others(Lock& lock, Clock::time_point deadline,
+                              const std::vector<Stream*>& towards) {
   memory.close();
+  if (hopeless(towards)) return fail("streams wait for each other for ever: " + waiting());
   if (changed.wait_until(lock, deadline) == std::cv_status::timeout)
     fail(concat("waited ", options.deadline_seconds, " s for other host threads; ", waiting()));
 }

@@ -28,6 +28,11 @@ class Operation {
   // Returns what went wrong.
   virtual std::optional<std::string> run(Machine& machine, Stream& stream) = 0;
   virtual std::string what() const = 0;
+  // After run(): false while it is under way and waits for others. It stays first until it has
+  // finished.
+  virtual bool finished() const { return true; }
+  // Not ready before some host thread calls something.
+  virtual bool waits_for_host() const { return false; }
 
   std::uint64_t sequence = 0;  // of its enqueuing, over all streams
 };
