@@ -16,6 +16,7 @@ cmake -S . -B "$build" -G Ninja -DCHIMERA_WERROR=ON -DCHIMERA_TESTS=ON -DCHIMERA
 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 export ASAN_OPTIONS=detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp
 for target in "${targets[@]}"; do
   echo "-- $target"
   (cd "$build/tests" && "./$target" '~[slow]~[no-sanitizer]')
