@@ -40,7 +40,7 @@ train() {
   for setting in depth=4 micro_batches=4 micro_batch_size=2 "$@"; do settings+=(--set "parallel.$setting"); done
   "$build/chimera" train configs/quickstart.json --set "data.train=$quickstart/data/train-*.bin" \
     --set "data.validation=[]" --set data.tokenizer= --set model.tied_embeddings=false --set optimizer.grad_clip=0 \
-    --set "train.steps=$steps" --set train.eval_every=0 --set train.log_every=100 --set lr_schedule.warmup_steps=50 \
+    --set "train.steps=$steps" --set train.eval_every=0 --set train.log_every=1 --set lr_schedule.warmup_steps=50 \
     --set optimizer.learning_rate=1e-3 --set checkpoint.directory= --set "log.directory=$out/$name" "${settings[@]}" \
     >"$out/$name.log" 2>&1 || { cat "$out/$name.log" >&2; exit 1; }
 }
@@ -50,7 +50,7 @@ curves() {
   local line name
   for line in "${runs[@]}"; do
     read -r name _ <<<"$line"
-    sed -n 's/.*"loss":\([0-9.e+-]*\).*"step":\([0-9]*\).*/\2 \1/p' "$out/$name/metrics.jsonl" |
+    sed -n 's/.*"step":\([0-9]*\).*"loss":\([0-9.e+-]*\).*/\1 \2/p' "$out/$name/metrics.jsonl" |
       awk -v name="$name" '{ sum += $2; n++ } n == 20 { print name, $1, sum / n; sum = n = 0 }'
   done
 }

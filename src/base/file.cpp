@@ -96,6 +96,12 @@ void write_file_atomically(const Path& named, std::string_view content) {
   sync_directory(path.has_parent_path() ? path.parent_path() : Path("."));
 }
 
+void check_writable(const Path& named) {
+  const Path temporary = behind_links(named).string() + ".tmp." + std::to_string(getpid());
+  { const OutputFile file(temporary); }
+  unlink(temporary.c_str());
+}
+
 OutputFile::OutputFile(const Path& path, Mode mode) : path_(path) {
   const int how = mode == Mode::Append ? O_APPEND : O_TRUNC;
   fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);

@@ -1,4 +1,5 @@
 // What messages and reductions cost on this machine.
+#include "chimera/base/file.h"
 #include "chimera/cli/bench_comm_command.h"
 
 #include <CLI/CLI.hpp>
@@ -112,6 +113,7 @@ void print(const plan::MeasuredLink& link, const char* what, bool reduction) {
 }
 
 void run(const Arguments& a, bool reduction) {
+  if (!a.save.empty()) check_writable(a.save);
   on_ranks(a.ranks, [&](Communicator& comm) {
     const plan::MeasuredLink link =
         reduction ? measure_allreduce(comm, a.most_bytes) : measure_p2p(comm, a.most_bytes);

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "chimera/base/file.h"
 #include "chimera/base/threads.h"
 #include "chimera/cli/bench_comm_command.h"
 #include "measure_pieces.h"
@@ -47,6 +48,7 @@ void print_row(const plan::MeasuredStep& s) {
 }
 
 void run(const Arguments& a) {
+  if (!a.save.empty()) check_writable(a.save);
   const train::Config config = model_option(a.model, a.sequence);
   const Index workers =
       a.workers > 0 ? a.workers : std::max<Index>(1, available_cores() / a.threads);

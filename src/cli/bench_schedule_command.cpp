@@ -181,6 +181,7 @@ std::string to_json(const Arguments& a, const std::vector<Row>& rows, Communicat
 }
 
 void bench_schedules(const Arguments& a) {
+  if (!a.json.empty()) check_writable(a.json);
   train::Config world;
   world.parallel.depth = a.options.request.depth;
   world.parallel.width = a.options.request.width;

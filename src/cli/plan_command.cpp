@@ -130,7 +130,9 @@ void print_measured(const train::Config& base, const std::vector<plan::Ranked>& 
 
 void run(Arguments& a) {
   if (a.cluster.empty() == a.calibration.empty())
-    FailUsage("give --cluster, or --calibration for this machine");
+    FailUsage("give either --cluster, or --calibration for this machine",
+              a.cluster.empty() ? "" : ", not both");
+  if (!a.output.empty()) check_writable(a.output);
   train::Config base = base_config(a);
   plan::SearchRequest& s = a.search;
   s.model = base.model;
@@ -160,7 +162,8 @@ void run(Arguments& a) {
             << "\n"
             << plan::report(s, result);
   if (result.ranked.empty())
-    Fail("no layout fits; allow recomputation and ZeRO, use more workers or a smaller batch");
+    Fail("no layout can be run; the reasons stand above: where it is memory, allow recomputation and "
+         "ZeRO, or use more workers; where it is a division, another --batch or --workers");
   if (a.measured_steps > 0) {
     if (a.calibration.empty())
       FailUsage(
@@ -184,9 +187,14 @@ void add_what_is_planned(CLI::App& command, Arguments& a) {
   command.add_option("--transport", a.transport, "whose measured messages count: local or mpi")
       ->check(CLI::IsMember({"local", "mpi"}))
       ->capture_default_str();
-  command.add_option("--workers", a.search.workers, "P = D * W")->required();
-  command.add_option("--batch", a.search.batch, "sequences per step, B * N * W")->required();
+  command.add_option("--workers", a.search.workers, "P = D * W")
+      ->check(CLI::Range(Index{1}, Index{1} << 24))
+      ->required();
+  command.add_option("--batch", a.search.batch, "sequences per step, B * N * W")
+      ->check(CLI::Range(Index{1}, Index{1} << 32))
+      ->required();
   command.add_option("--sequence", a.search.T, "tokens per sequence; 0: the model's")
+      ->check(CLI::Range(Index{0}, Index{1} << 24))
       ->capture_default_str();
   command.add_option("--memory", a.memory, "of a worker: 16GiB, 40GB; default: the cluster's");
 }

@@ -16,7 +16,7 @@ namespace {
 
 using namespace schedule;
 
-constexpr Index kLargestFile = Index{16} << 20;
+constexpr Index kLargestFile = Index{64} << 20;
 
 void print_proof(const std::string& name, const Schedule& s) {
   const VerifyReport report = verify(s);

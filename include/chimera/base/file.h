@@ -20,6 +20,8 @@ std::string read_file(const Path& path, Index limit);
 // Writes to a temporary file beside `path`, fsyncs, renames, fsyncs the directory: all or nothing.
 // Refuses directories, devices and files that may not be written; follows links.
 void write_file_atomically(const Path& path, std::string_view content);
+// Throws as write_file_atomically would: for before the work whose result it will be.
+void check_writable(const Path& path);
 
 // A file being written. `close()` fsyncs; a destructor without close() leaves the bytes where they
 // are.
