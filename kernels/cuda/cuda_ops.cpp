@@ -120,9 +120,7 @@ class CudaOpsImpl final : public CudaOps {
                         Index H) override {
     const AttentionShape s = contract::attention_cached(out, keys, values, qkv, first, H);
     activate();
-    store_cached(keys.f32(), values.f32(), floats(qkv), first, s.T, s.out_row, stream_);
-    cuda::attention_forward(out.f32(), static_cast<float*>(nullptr), floats(qkv), floats(keys),
-                            floats(values), s, Mask{}, stream_);
+    cuda::attention_cached(out.f32(), keys.f32(), values.f32(), floats(qkv), s, stream_);
   }
 
   void residual_forward(Tensor out, Tensor residual, Tensor branch,

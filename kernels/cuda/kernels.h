@@ -93,10 +93,10 @@ template <>
 void attention_backward(__half*, __half*, __half*, float*, const __half*, const __half*,
                         const float*, const __half*, const __half*, const __half*,
                         const AttentionShape&, const Mask&, cudaStream_t);
-// Rows r of qkv (R, 3, C) give keys and values (P, C) their rows first + r.
+// qkv (R, 3, C) against the cache keys, values (P, C), whose rows first ... first + R - 1 it gives.
 template <class T>
-void store_cached(T* keys, T* values, const T* qkv, Index first, Index R, Index C,
-                  cudaStream_t stream);
+void attention_cached(T* out, T* keys, T* values, const T* qkv, const AttentionShape& shape,
+                      cudaStream_t stream);
 
 void adamw(float* param, float* m, float* v, const float* grad, const AdamWNumbers& numbers,
            Index n, cudaStream_t stream);

@@ -6,6 +6,7 @@
 #include "cuda/kernels.h"
 #include "cuda/matmul.h"
 #include "cuda/scratch.h"
+#include "kernels/references.h"
 
 using namespace chimera;
 using namespace chimera::test;
@@ -92,6 +93,15 @@ Results run_all(CudaDevice& device, Index C, float probability) {
   keep_statistics(dwte);
   keep_statistics(dwpe);
 
+  // Three rows after ten that the cache holds.
+  const Index heads = C % 2 == 0 ? 2 : 1, first = 10, rows = 3;
+  const auto keys = floats(20 * C, 13), values = floats(20 * C, 14), qkv = floats(rows * 3 * C, 15),
+             attended = floats(rows * C, 16);
+  attention_cached(attended.get(), keys.get(), values.get(), qkv.get(),
+                   {1, heads, rows, C / heads, first, 3 * C, C, rows * 3 * C, rows * 3 * C, C},
+                   stream);
+  for (const auto* a : {&attended, &keys, &values}) keep(*a);
+
   const auto logits = floats(kR * kV, 11);
   const auto losses = statistics(kR, 12);
   cross_entropy(losses.get(), logits.get(), token, bad_id, 0.1f, 0.5f, true, kR, kV, stream);
@@ -163,4 +173,23 @@ TEST_CASE("storage: kernels over fp16 give fp32's results to rounding") { check_
 TEST_CASE("storage: products of bf16 and of fp16 into fp32 and into their own type") {
   check_matmul<__nv_bfloat16>();
   check_matmul<__half>();
+}
+
+TEST_CASE("matmul: timing its candidates changes no result, though out is added to") {
+  for_every_order([] {
+    const auto device = make_cuda_device(0);
+    cuda::Matmul matmul(device->stream(), true);
+    const Index n = 48;
+    const Floats a = random_floats(n * n, 1), b = random_floats(n * n, 2);
+    const Array<float> da(*device, a), db(*device, b), out(*device, a);
+    for (int turn = 1; turn <= 2; ++turn) {  // timed, then found
+      matmul.run({out.get(), da.get(), db.get(), nullptr, DType::F32, DType::F32, false, false,
+                  true, n, n, n});
+      Doubles expected =
+          matmul_reference(widen(a), Transpose::No, widen(b), Transpose::No, n, n, n);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] = turn * expected[i] + static_cast<double>(a[i]);
+      CHECK(distance(out.read(), expected) <= kFp32);
+    }
+  });
 }

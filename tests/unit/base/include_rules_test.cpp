@@ -65,7 +65,9 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kThirdParty 
     {"xxh", {"src/base/"}},
     {"zstd", {"src/data/"}},
     {"zlib", {"src/data/"}},
-    {"cuda", {"kernels/cuda/", "src/device/cuda"}},
+    {"cublas", {"kernels/cuda/matmul.cpp"}},
+    {"cuda_", {"kernels/cuda/"}},
+    {"mma.h", {"kernels/cuda/port.h"}},
     {"nccl", {"src/comm/nccl/"}},
 };
 
