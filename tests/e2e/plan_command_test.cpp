@@ -113,14 +113,14 @@ TEST_CASE("plan: what makes no sense is refused with the way out") {
   };
   const std::string model = "--model gpt2-124m ", size = " --workers 4 --batch 8 ";
   const Case cases[] = {
-      {model + size, 2, "give --cluster, or --calibration"},
+      {model + size, 2, "give either --cluster, or --calibration"},
       {"--model gpt3 " + piz_daint() + size, 2, "gpt2-124m, gpt2-350m"},
       {model + "--cluster nowhere" + size, 2, "configs/clusters/nowhere.json"},
-      {model + piz_daint() + " --workers 0 --batch 8", 2, "workers is 0"},
-      {model + piz_daint() + " --workers 4 --batch -1", 2, "batch is -1"},
+      {model + piz_daint() + " --workers 0 --batch 8", 2, "--workers: Value 0 not in range"},
+      {model + piz_daint() + " --workers 4 --batch -1", 2, "--batch: Value -1 not in range"},
       {model + piz_daint() + " --workers 60000 --batch 60000", 2, "piz-daint has 5704 devices"},
       {model + piz_daint() + size + "--memory lots", 2, "--memory lots is no amount of memory"},
-      {model + piz_daint() + size + "--memory 1MiB", 1, "no layout fits"},
+      {model + piz_daint() + size + "--memory 1MiB", 1, "no layout can be run"},
       {model + piz_daint() + size + "--sequence 5000", 2, "5000"},
       {model + piz_daint() + size + "--schedule chimaera", 2, "'chimaera' is unknown"},
       {model + piz_daint() + size + "--measure 3", 2, "plans for another"},
