@@ -52,7 +52,8 @@ std::vector<schedule::NamedRequest> schedules(int depth, int micro_batches) {
 
 // A sleep ends late rather than early; 10 ms are a hundred times what a message costs here, and a
 // quarter leaves room for a machine that is busy with other tests.
-TEST_CASE("bench: a step of sleeping stages takes at most a quarter longer than simulated") {
+TEST_CASE("bench: a step of sleeping stages takes at most a quarter longer than simulated",
+          "[no-sanitizer]") {
   int run_count = 0, overlapping = 0;
   for (const schedule::NamedRequest& one : schedules(4, 4)) {
     const bool chosen = one.name == "1f1b" || one.name == "chimera" || one.name == "zb-h1" ||
@@ -90,7 +91,8 @@ TEST_CASE("bench: every worker computes and updates in the simulated order, unde
 // The simulation gets the mean times that the very run took. On a busy machine they vary, and a
 // pipeline waits for the slowest each time: hence the 3, which still finds a time counted twice too
 // often, or per wrong unit. A step cannot be shorter than its parts: 0.9, as means are no medians.
-TEST_CASE("bench: a step that computes takes no less than its own times simulate, and not thrice") {
+TEST_CASE("bench: a step that computes takes no less than its own times simulate, and not thrice",
+          "[no-sanitizer]") {
   schedule::Request request;
   request.depth = 2;
   for (const std::string name : {"1f1b", "chimera"}) {
