@@ -28,8 +28,9 @@ std::string name_of(const Variant& l) {
 }
 
 train::Config config_of(const GoldenModel& model, const train::Config& base, const Variant& l) {
-  train::Config config =
-      with_layout(base, l.schedule, l.depth, l.width, l.micro_batches, model.batch());
+  // The reference's batch, or what the layout needs more.
+  const Index least = l.width * l.micro_batches, batch = ceil_div(model.batch(), least) * least;
+  train::Config config = with_layout(base, l.schedule, l.depth, l.width, l.micro_batches, batch);
   config.parallel.pipeline_pairs = l.pairs;
   config.parallel.scaling = l.scaling;
   config.parallel.split_backward = l.split;

@@ -85,7 +85,7 @@ std::vector<double> GoldenModel::tensor(const std::string& file, const std::stri
 }
 
 void GoldenSamples::read(Index number, std::int32_t* inputs, std::int32_t* targets) {
-  const Index step = number / model_.batch(), row = number % model_.batch(),
+  const Index step = number / model_.batch() % model_.steps(), row = number % model_.batch(),
               T = model_.sequence_length();
   const std::int32_t* tokens = model_.sample(
       step * model_.batch() + (order_.empty() ? row : order_[static_cast<std::size_t>(row)]));

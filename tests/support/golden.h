@@ -39,7 +39,7 @@ class GoldenModel {
   std::vector<std::int32_t> tokens_;
 };
 
-// Samples in the reference's order, or in one of the test's making.
+// Samples in the reference's order, or in one of the test's making; after its steps once more.
 class GoldenSamples final : public train::SampleSource {
  public:
   explicit GoldenSamples(const GoldenModel& model, std::vector<Index> order = {})
