@@ -2,6 +2,7 @@
 #include "fault.h"
 #include "launch_limits.h"
 #include "machine.h"
+#include "race.h"
 #include "shared_memory.h"
 #include "symbols.h"
 
@@ -72,7 +73,10 @@ class LaunchOperation final : public Operation {
     m.memory.open(stream.device, m.peers[static_cast<std::size_t>(stream.device)]);
     // The order differs from launch to launch, and is the same again in the next run.
     const std::uint64_t seed = m.options.seed;
-    auto error = m.blocks.run(launch_, seed < 2 ? seed : 2 + m.random.next() / 2);
+    if (race::kOn && stream.blocks == nullptr) stream.blocks = std::make_unique<BlockRunner>();
+    BlockRunner& blocks = race::kOn ? *stream.blocks : m.blocks;
+    auto error = blocks.run(launch_, seed < 2 ? seed : 2 + m.random.next() / 2);
+    launch_.call.reset();  // here, where the sanitizer knows that all threads are done with it
     if (error) return error;
     const DeviceLimits limits = device_limits(m.options.capability);
     const std::size_t fixed = static_shared_written();

@@ -4,6 +4,7 @@
 
 #include "machine.h"
 #include "matmul.h"
+#include "race.h"
 
 using namespace emulator;
 using chimera::concat;
@@ -143,8 +144,11 @@ std::size_t bytes_of(const MatrixLayout& m) {
   return ((m.columns - 1) * static_cast<std::size_t>(m.leading) + m.rows) * element_bytes(m.type);
 }
 
-void check_memory(Machine& m, const Stream& stream, const MatmulProblem& p, const Algorithm& algo,
-                  void* workspace, std::size_t workspace_bytes) {
+struct Touched {
+  std::vector<Range> inputs, outputs;
+};
+Touched check_memory(Machine& m, const Stream& stream, const MatmulProblem& p,
+                     const Algorithm& algo, void* workspace, std::size_t workspace_bytes) {
   const MatmulDescriptor& e = p.descriptor;
   std::vector<Range> inputs{
       checked_range(m, stream, p.a_data, bytes_of(p.a), "A", algo.alignment[0]),
@@ -182,14 +186,20 @@ void check_memory(Machine& m, const Stream& stream, const MatmulProblem& p, cons
       if (outputs[j].from < outputs[i].to && outputs[i].from < outputs[j].to)
         invalid(concat(outputs[i].name, " overlaps ", outputs[j].name));
   }
+  return {inputs, outputs};
 }
 
 class MatmulOperation final : public Operation {
  public:
-  MatmulOperation(const MatmulProblem& problem, void* workspace, std::size_t workspace_bytes)
-      : problem_(problem), workspace_(workspace), workspace_bytes_(workspace_bytes) {}
+  MatmulOperation(const MatmulProblem& problem, const Touched& touched, void* workspace,
+                  std::size_t workspace_bytes)
+      : problem_(problem),
+        touched_(touched),
+        workspace_(workspace),
+        workspace_bytes_(workspace_bytes) {}
   std::optional<std::string> run(Machine& m, Stream& stream) override {
     m.memory.open(stream.device, 0);
+    tell_sanitizer();
     if (workspace_bytes_ > 0) poison(workspace_, workspace_bytes_);  // used, says the contract
     compute(problem_);
     return std::nullopt;
@@ -199,7 +209,16 @@ class MatmulOperation final : public Operation {
   }
 
  private:
+  // Whole stretches: between columns, too, where leading dimensions leave room.
+  void tell_sanitizer() const {
+    for (const Range& in : touched_.inputs)
+      race::operation_reads(in.from, static_cast<std::size_t>(in.to - in.from));
+    for (const Range& out : touched_.outputs)
+      race::operation_writes(out.from, static_cast<std::size_t>(out.to - out.from));
+  }
+
   MatmulProblem problem_;
+  Touched touched_;
   void* workspace_;
   std::size_t workspace_bytes_;
 };
@@ -387,7 +406,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     p.c_data = c;
     p.d_data = d;
     p.split = static_cast<int>(algo.split);
-    check_memory(m, stream, p, algo, workspace, workspace_bytes);
-    m.enqueue(stream, std::make_unique<MatmulOperation>(p, workspace, workspace_bytes));
+    const Touched touched = check_memory(m, stream, p, algo, workspace, workspace_bytes);
+    m.enqueue(stream, std::make_unique<MatmulOperation>(p, touched, workspace, workspace_bytes));
   });
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "machine.h"
+#include "race.h"
 
 using namespace emulator;
 
@@ -100,9 +101,13 @@ class CopyOperation final : public Operation {
     for (const Side& side : {to_, from_})
       if (side.device >= 0) devices |= std::uint64_t{1} << side.device;
     m.memory.open(stream.device, devices);
-    for (std::size_t row = 0; row < copy_.height; ++row)
-      std::memmove(static_cast<char*>(copy_.to) + row * copy_.to_pitch,
-                   static_cast<const char*>(copy_.from) + row * copy_.from_pitch, copy_.width);
+    for (std::size_t row = 0; row < copy_.height; ++row) {
+      char* to = static_cast<char*>(copy_.to) + row * copy_.to_pitch;
+      const char* from = static_cast<const char*>(copy_.from) + row * copy_.from_pitch;
+      if (staged_.empty()) race::operation_reads(from, copy_.width);
+      race::operation_writes(to, copy_.width);
+      std::memmove(to, from, copy_.width);
+    }
     return std::nullopt;
   }
   std::string what() const override {
@@ -150,6 +155,7 @@ class Fill final : public Operation {
       : memory_(memory), value_(value), bytes_(bytes), device_(device) {}
   std::optional<std::string> run(Machine& m, Stream& stream) override {
     m.memory.open(stream.device, device_ < 0 ? 0 : std::uint64_t{1} << device_);
+    race::operation_writes(memory_, bytes_);
     std::memset(memory_, value_, bytes_);
     return std::nullopt;
   }

@@ -3,6 +3,7 @@
 
 #include "clique.h"
 #include "machine.h"
+#include "race.h"
 
 using namespace emulator;
 using chimera::concat;
@@ -61,11 +62,19 @@ class NcclOperation final : public Operation {
     return false;
   }
   std::optional<std::string> run(Machine& m, Stream& stream) override {
-    if (started_) return std::nullopt;
-    started_ = true;
-    for (const auto& call : calls_) call->started = true;
-    m.memory.open(stream.device, ~std::uint64_t{0});
-    return clique_->progress();
+    if (!started_) {
+      started_ = true;
+      for (const auto& call : calls_) {
+        call->started = true;
+        race::operation_reads(call->from, bytes_read(*call, clique_->size()));
+        race::operation_writes(call->to, bytes_written(*call, clique_->size()));
+      }
+      race::release(clique_.get());
+      m.memory.open(stream.device, ~std::uint64_t{0});
+      if (auto error = clique_->progress()) return error;
+    }
+    if (finished()) race::acquire(clique_.get());  // other ranks' data are here
+    return std::nullopt;
   }
   std::string what() const override {
     std::string text = to_string(*calls_.front());

@@ -1,5 +1,6 @@
 // Streams, events, host functions.
 #include "machine.h"
+#include "race.h"
 
 using namespace emulator;
 
@@ -10,6 +11,7 @@ class RecordOperation final : public Operation {
   explicit RecordOperation(std::shared_ptr<Record> record) : record_(std::move(record)) {}
   std::optional<std::string> run(Machine&, Stream&) override {
     record_->done = true;
+    race::release(record_.get());
     record_->time = std::chrono::steady_clock::now();
     return std::nullopt;
   }
@@ -26,7 +28,10 @@ class WaitOperation final : public Operation {
   void blockers(std::vector<Stream*>& out) const override {
     if (!record_->done) out.push_back(record_->stream);
   }
-  std::optional<std::string> run(Machine&, Stream&) override { return std::nullopt; }
+  std::optional<std::string> run(Machine&, Stream&) override {
+    race::acquire(record_.get());
+    return std::nullopt;
+  }
   std::string what() const override { return "a wait for an event"; }
 
  private:
@@ -49,10 +54,12 @@ class HostOperation final : public Operation {
 };
 
 cudaError_t query(Machine& m, Machine::Lock& lock, Stream* stream,
-                  const std::function<bool()>& done) {
+                  const std::function<bool()>& done, const void* token) {
   // A loop of queries must come to its end.
   if (!done()) m.step_towards(lock, *stream);
-  return done() ? cudaSuccess : cudaErrorNotReady;
+  if (!done()) return cudaErrorNotReady;
+  race::acquire(token);
+  return cudaSuccess;
 }
 
 }  // namespace
@@ -93,7 +100,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return api_call([&](Machine& m, Machine::Lock& lock) {
     Stream& s = m.stream(stream);
-    return query(m, lock, &s, [&] { return s.queue.empty(); });
+    return query(
+        m, lock, &s, [&] { return s.queue.empty(); }, &s);
   });
 }
 
@@ -151,7 +159,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return api_call([&](Machine& m, Machine::Lock& lock) {
     const auto record = m.event(event).record;
     if (record == nullptr) return cudaSuccess;
-    return m.run_until(lock, [&] { return record->done; }, {record->stream});
+    const cudaError_t error = m.run_until(lock, [&] { return record->done; }, {record->stream});
+    race::acquire(record.get());
+    return error;
   });
 }
 
@@ -159,7 +169,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return api_call([&](Machine& m, Machine::Lock& lock) {
     const auto record = m.event(event).record;
     if (record == nullptr) return cudaSuccess;
-    return query(m, lock, record->stream, [&] { return record->done; });
+    return query(
+        m, lock, record->stream, [&] { return record->done; }, record.get());
   });
 }
 

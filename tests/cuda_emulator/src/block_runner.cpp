@@ -1,11 +1,13 @@
 #include "block_runner.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "chimera/base/check.h"
+#include "race.h"
 
 namespace emulator {
 
@@ -51,7 +53,9 @@ BlockRunner& runner() { return *active; }
 bool kernel_runs() { return active != nullptr; }
 
 BlockRunner::BlockRunner() = default;
-BlockRunner::~BlockRunner() = default;
+BlockRunner::~BlockRunner() {
+  for (void* context : contexts_) race::destroy(context);
+}
 
 std::optional<std::string> BlockRunner::run(const KernelLaunch& launch, std::uint64_t seed) {
   launch_ = &launch;
@@ -66,11 +70,13 @@ std::optional<std::string> BlockRunner::run(const KernelLaunch& launch, std::uin
   for (unsigned i = 0; i < count; ++i) threads_[i].thread = position(i, launch.block);
   current_block.threads = launch.block;
   current_block.grid = launch.grid;
+  prepare_contexts(count);
   for (const unsigned b : block_order_) {
     current_block.block = position(b, launch.grid);
     run_block();
     if (error_) break;
   }
+  race::acquire(&alive_);  // blocks are not ordered among each other
   current_thread = nullptr;
   active = nullptr;
   return error_;
@@ -78,7 +84,7 @@ std::optional<std::string> BlockRunner::run(const KernelLaunch& launch, std::uin
 
 void BlockRunner::run_block() {
   const std::size_t count = threads_.size();
-  poison_static_shared();
+  renew_static_shared();
   dynamic_.prepare(launch_->shared_bytes);
   warps_.assign((count + 31) / 32, Warp());
   for (std::size_t i = 0; i < count; ++i) {
@@ -88,6 +94,10 @@ void BlockRunner::run_block() {
   started_ = cursor_ = arrived_ = 0;
   alive_ = count;
   counting_ = 0;
+  phase_ = 0;
+  idle_.insert(idle_.begin(), spent_.begin(), spent_.end());
+  spent_.clear();
+  race::release(&started_);
   running_ = &idle_fiber();
   main_.switch_to(*running_);
   if (error_) {
@@ -109,22 +119,26 @@ void BlockRunner::fiber_entry() {
 void BlockRunner::run_threads() {
   Fiber* const me = running_;
   for (;;) {
-    while (started_ < threads_.size()) {
+    bool alone = false;
+    while (started_ < threads_.size() && !alone) {
+      alone = race::kOn;
       Thread& thread = threads_[thread_order_[started_++]];
       thread.fiber = me;
       thread.state = State::Ready;
       current_ = &thread;
       current_thread = &thread;
+      race::acquire(&started_);
       try {
         launch_->call->run_thread();
       } catch (const std::exception& e) {
         say(concat("exception: ", e.what()));  // the handler must end before the fiber does
       }
       if (error_) stop();
+      race::release(&alive_);
       thread_returned(*current_);
     }
-    idle_.push_back(me);
-    leave(*me, /*may_start=*/false);
+    (race::kOn ? spent_ : idle_).push_back(me);
+    leave(*me, /*may_start=*/race::kOn);
   }
 }
 
@@ -132,6 +146,7 @@ void BlockRunner::thread_returned(Thread& thread) {
   const unsigned i = number(thread);
   thread.state = State::Returned;
   --alive_;
+  race::release(&tokens_[phase_ % 2]);
   Warp& warp = warps_[i / 32];
   warp.existing &= ~(1u << i % 32);
   for (unsigned lane = 0; warp.waiting != 0 && lane < 32; ++lane)
@@ -175,21 +190,42 @@ BlockRunner::Thread* BlockRunner::next_ready() {
 }
 
 Fiber& BlockRunner::idle_fiber() {
-  if (idle_.empty()) {
-    fibers_.push_back(std::make_unique<Fiber>(fiber_entry, static_cast<unsigned>(fibers_.size())));
-    return *fibers_.back();
-  }
+  if (idle_.empty()) return add_fiber();
   Fiber& fiber = *idle_.back();
   idle_.pop_back();
   return fiber;
+}
+
+Fiber& BlockRunner::add_fiber() {
+  fibers_.push_back(std::make_unique<Fiber>(fiber_entry, static_cast<unsigned>(fibers_.size())));
+  return *fibers_.back();
+}
+
+// Here, where the sanitizer ignores what is allocated.
+void BlockRunner::prepare_contexts(std::size_t count) {
+  tokens_.resize(std::max(tokens_.size(), 2 + 2 * count));
+  if (!race::kOn) return;
+  main_.set_context(race::current());
+  count += 32;  // so that a thread is not always the one of the block before at the same place
+  idle_.reserve(count);
+  spent_.reserve(count);
+  while (fibers_.size() < count) {
+    Fiber& fiber = add_fiber();
+    contexts_.push_back(race::create());
+    fiber.set_context(contexts_.back());
+    idle_.push_back(&fiber);
+  }
 }
 
 void BlockRunner::barrier(const Place& place) {
   Thread& me = *current_;
   me.state = State::AtBarrier;
   me.place = place;
+  const char* token = &tokens_[phase_ % 2];
+  race::release(token);
   if (++arrived_ == alive_) release_barrier();
   wait(me);  // the last to come waits too: every phase runs in the same order
+  race::acquire(token);
 }
 
 int BlockRunner::count(bool predicate, const Place& place) {
@@ -213,6 +249,7 @@ void BlockRunner::release_barrier() {
   for (Thread& thread : threads_)
     if (thread.state == State::AtBarrier) thread.state = State::Ready;
   arrived_ = cursor_ = 0;
+  ++phase_;
   counted_ = counting_;
   counting_ = 0;
 }
@@ -233,7 +270,9 @@ void BlockRunner::warp_operation(WarpKind kind, unsigned mask, void* argument, W
   me.place = place;
   me.state = State::AtWarp;
   warps_[i / 32].waiting |= 1u << lane;
+  if (kind == WarpKind::Barrier) race::release(token_of(me));
   if (!complete(i / 32, lane)) wait(me);
+  if (kind == WarpKind::Barrier) race::acquire(me.token);
 }
 
 // Carries out the operation that `lane` waits in, if all its lanes are there.
@@ -256,10 +295,30 @@ bool BlockRunner::complete(unsigned warp_number, unsigned lane) {
     lanes[i] = other.argument;
   }
   if (me.action != nullptr) me.action(lanes, members);
+  if (me.kind == WarpKind::Barrier) order_warp(first, members);
   warp.waiting &= ~members;
   for (unsigned i = 0; i < 32; ++i)
     if (members >> i & 1u) first[i].state = State::Ready;
   return true;
+}
+
+const char* BlockRunner::token_of(const Thread& thread) const {
+  return &tokens_[2 + 2 * number(thread) + thread.turn % 2];
+}
+
+// For the sanitizer: what the members did before this __syncwarp comes before what they do after
+// it.
+void BlockRunner::order_warp(Thread* lanes, unsigned members) {
+  if (!race::kOn) return;
+  for (unsigned i = 0; i < 32; ++i)
+    if (members >> i & 1u) race::acquire(token_of(lanes[i]));
+  const char* token = token_of(lanes[std::countr_zero(members)]);
+  race::release(token);
+  for (unsigned i = 0; i < 32; ++i) {
+    if ((members >> i & 1u) == 0) continue;
+    lanes[i].token = token;
+    ++lanes[i].turn;
+  }
 }
 
 std::string BlockRunner::describe(const Thread& thread) const {
@@ -305,12 +364,17 @@ std::string BlockRunner::where() const {
   return text;
 }
 
-void BlockRunner::say(const std::string& what) { error_ = concat(where(), ": ", what); }
+void BlockRunner::say(const std::string& what) {
+  race::ignore(true);  // given back by another
+  error_ = concat(where(), ": ", what);
+  race::ignore(false);
+}
 
 // Leaves the block for good, after say(). The stacks, this one too, are forgotten without an end:
 // device code owns nothing, and callers must hold no object either.
 void BlockRunner::stop() {
   idle_.clear();
+  spent_.clear();
   Fiber* const me = running_;
   for (const auto& fiber : fibers_) {
     if (fiber.get() == me) continue;

@@ -50,6 +50,8 @@ class BlockRunner {
     void* argument = nullptr;
     WarpAction action = nullptr;
     Place place;
+    unsigned turn = 0;            // of its waits in __syncwarp
+    const char* token = nullptr;  // of the last __syncwarp (race.h)
   };
   struct Warp {
     unsigned existing = 0, waiting = 0;  // bits of lanes that have not returned; that wait
@@ -65,9 +67,13 @@ class BlockRunner {
   Fiber& idle_fiber();
   void release_barrier();
   bool complete(unsigned warp, unsigned lane);
+  const char* token_of(const Thread& thread) const;
+  void order_warp(Thread* lanes, unsigned members);
   void say_deadlock();
   void say(const std::string& what);
   [[noreturn]] void stop();
+  Fiber& add_fiber();
+  void prepare_contexts(std::size_t count);
   unsigned number(const Thread& thread) const {
     return static_cast<unsigned>(&thread - threads_.data());
   }
@@ -83,6 +89,10 @@ class BlockRunner {
   Fiber main_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
+  std::vector<Fiber*> spent_;  // races: a thread is alone on its fiber
+  std::vector<void*> contexts_;
+  std::vector<char> tokens_;  // 2 for barriers, 2 of each thread, taken in turn
+  unsigned phase_ = 0;        // barriers that have been passed
   Fiber* running_ = nullptr;
   DynamicShared dynamic_;
   std::optional<std::string> error_;

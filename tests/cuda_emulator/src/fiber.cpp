@@ -5,6 +5,7 @@
 #include <new>
 
 #include "asan.h"
+#include "race.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define EMULATOR_ASAN 1
@@ -85,6 +86,7 @@ void Fiber::restart() {
 
 void Fiber::switch_to(Fiber& to) {
   left = this;
+  race::enter(to.context_of_races_);
 #ifdef EMULATOR_ASAN
   __sanitizer_start_switch_fiber(&fake_stack_, to.bottom_, to.size_);
 #endif

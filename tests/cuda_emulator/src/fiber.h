@@ -25,6 +25,8 @@ class Fiber {
 
   // Forgets what the stack holds: the next switch to it calls entry().
   void restart();
+  // Who it is to the thread sanitizer (race.h).
+  void set_context(void* context) { context_of_races_ = context; }
   // Saves the caller in *this and continues `to`; returns when somebody switches back.
   void switch_to(Fiber& to);
   // First statement of every entry().
@@ -37,6 +39,7 @@ class Fiber {
   const void* bottom_ = nullptr;  // of the stack, for the sanitizer
   std::size_t size_ = 0;
   void* fake_stack_ = nullptr;
+  void* context_of_races_ = nullptr;
 #ifdef EMULATOR_UCONTEXT
   ucontext_t context_{};
 #else

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "fault.h"
+#include "race.h"
 
 namespace emulator {
 
@@ -78,7 +79,11 @@ Machine::Machine(const Options& o)
 }
 
 Machine::~Machine() {
+  for (const auto& stream : streams_) race::acquire(stream.get());
   for (CUevent_st* event : events) delete event;
+  race::ignore(true);  // what a kernel left that failed
+  streams_.clear();
+  race::ignore(false);
 }
 
 void Machine::report(const std::string& text) {

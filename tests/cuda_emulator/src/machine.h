@@ -80,6 +80,7 @@ class Machine {
   Stream* needed(Stream& stream, std::set<Stream*>& seen) const;
   Stream* choose(const std::vector<Stream*>& towards);
   void run_front(Lock& lock, Stream& stream);
+  std::optional<std::string> run_as(Stream& stream, Operation& operation);
   std::string waiting() const;
   bool hopeless(const std::vector<Stream*>& towards) const;
   void wait_for_others(Lock& lock, std::chrono::steady_clock::time_point deadline,

@@ -2,10 +2,16 @@
 #include <algorithm>
 
 #include "machine.h"
+#include "race.h"
 
 namespace emulator {
 
 using chimera::concat;
+
+Stream::Stream() : context(race::create()) {}
+Stream::~Stream() {
+  if (context != nullptr) race::destroy(context);
+}
 using Clock = std::chrono::steady_clock;
 
 cudaStream_t Machine::add_stream(int device, bool blocking) {
@@ -44,18 +50,25 @@ std::vector<Stream*> Machine::streams_of(int device) const {
 
 void Machine::enqueue(Stream& stream, std::unique_ptr<Operation> operation) {
   operation->sequence = ++sequence_;
+  race::release(operation.get());
   stream.queue.push_back(std::move(operation));
   changed.notify_all();
 }
 
+namespace {
+
 // The default stream and the blocking streams of a device run in the order of enqueuing.
+bool in_order(const Stream& a, const Stream& b) {
+  return a.device == b.device && a.legacy != b.legacy && (a.legacy || a.blocking) &&
+         (b.legacy || b.blocking);
+}
+
+}  // namespace
+
 void Machine::blocked_by(const Stream& stream, std::vector<Stream*>& out) const {
-  if (!stream.legacy && !stream.blocking) return;
   const std::uint64_t mine = stream.queue.front()->sequence;
   for (const auto& other : streams_) {
-    const bool ordered = other->device == stream.device && other->legacy != stream.legacy &&
-                         (other->legacy || other->blocking);
-    if (ordered && !other->queue.empty() && other->queue.front()->sequence < mine)
+    if (in_order(stream, *other) && !other->queue.empty() && other->queue.front()->sequence < mine)
       out.push_back(other.get());
   }
 }
@@ -108,21 +121,34 @@ void Machine::run_front(Lock& lock, Stream& stream) {
   Operation& operation = *stream.queue.front();
   stream.busy = true;
   running = operation.what();
-  std::optional<std::string> error;
-  if (operation.on_host()) {
+  const bool on_host = operation.on_host();
+  if (on_host) {
     memory.close();
     lock.unlock();
-    error = operation.run(*this, stream);
-    lock.lock();
-  } else {
-    error = operation.run(*this, stream);
   }
+  const auto error = run_as(stream, operation);
+  if (on_host) lock.lock();
   stream.busy = false;
   if (error) fail(concat(running, ": ", *error));
   running.clear();
   if (operation.finished()) stream.queue.pop_front();
   if (random.below(8) == 0) stream.priority = random.next();
   changed.notify_all();
+}
+
+// Runs the operation as the stream, to the thread sanitizer.
+std::optional<std::string> Machine::run_as(Stream& stream, Operation& operation) {
+  void* const host = race::current();
+  race::enter(stream.context);
+  if (!operation.on_host()) race::ignore(true);
+  race::acquire(&operation);
+  for (const auto& other : streams_)
+    if (in_order(stream, *other)) race::acquire(other.get());
+  auto error = operation.run(*this, stream);
+  race::release(&stream);
+  if (!operation.on_host()) race::ignore(false);
+  race::enter(host);
+  return error;
 }
 
 cudaError_t Machine::run_until(Lock& lock, const std::function<bool()>& done,
@@ -179,7 +205,9 @@ cudaError_t Machine::drain(Lock& lock, const std::vector<Stream*>& streams) {
       return s->queue.empty() || s->queue.front()->sequence > last;
     });
   };
-  return run_until(lock, done, streams);
+  const cudaError_t error = run_until(lock, done, streams);
+  for (const Stream* stream : streams) race::acquire(stream);
+  return error;
 }
 
 void Machine::step_towards(Lock& lock, Stream& stream) {

@@ -1,28 +1,33 @@
 #include "shared_memory.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "asan.h"
 #include "emulator/types.h"
-
-// By the linker, at both ends of the section; null in a program without __shared__ variables.
-extern "C" {
-extern unsigned char __start_emulator_shared[] __attribute__((weak, visibility("hidden")));
-extern unsigned char __stop_emulator_shared[] __attribute__((weak, visibility("hidden")));
-}
+#include "race.h"
+#include "symbols.h"
 
 namespace emulator {
 namespace {
+
+const std::vector<std::span<unsigned char>>& shared_sections() {
+  static const auto found = [] {
+    auto all = sections(".noinit");  // types.h
+    std::ranges::sort(all, {}, [](const auto& section) { return section.data(); });
+    if (!all.empty())
+      race::announce(all.front().data(),
+                     static_cast<std::size_t>(&all.back().back() + 1 - all.front().data()));
+    return all;
+  }();
+  return found;
+}
 
 // The sanitizer's zones between variables are written too: loops of our own, not memset.
 __attribute__((no_sanitize_address)) void fill(unsigned char* memory, std::size_t bytes) {
   volatile unsigned char* p = memory;
   for (std::size_t i = 0; i < bytes; ++i)
     p[i] = static_cast<unsigned char>(i % 2 == 0 ? kPoison & 0xff : kPoison >> 8);
-}
-
-std::size_t section_bytes() {
-  return static_cast<std::size_t>(__stop_emulator_shared - __start_emulator_shared);
 }
 
 unsigned char pattern(std::size_t i) {
@@ -40,6 +45,7 @@ void poison(void* memory, std::size_t bytes) {
 
 void DynamicShared::prepare(std::size_t bytes) {
   ASAN_UNPOISON_MEMORY_REGION(memory_.data(), memory_.size());
+  if (race::kOn) memory_ = std::vector<unsigned char>();  // new memory has no past
   memory_.resize(bytes + 2 * kAlignment);
   const auto first = reinterpret_cast<std::uintptr_t>(memory_.data());
   data_ = memory_.data() + (kAlignment - first % kAlignment) % kAlignment;
@@ -54,16 +60,17 @@ __attribute__((no_sanitize_address)) bool DynamicShared::overrun() const {
   return false;
 }
 
-void poison_static_shared() {
-  if (__start_emulator_shared == nullptr) return;
-  fill(__start_emulator_shared, section_bytes());
+void renew_static_shared() {
+  for (const auto& section : shared_sections()) {
+    race::renew(section.data(), section.size());
+    fill(section.data(), section.size());
+  }
 }
 
 __attribute__((no_sanitize_address)) std::size_t static_shared_written() {
   std::size_t count = 0;
-  if (__start_emulator_shared == nullptr) return count;
-  for (std::size_t i = 0; i < section_bytes(); ++i)
-    count += __start_emulator_shared[i] != pattern(i);
+  for (const auto& section : shared_sections())
+    for (std::size_t i = 0; i < section.size(); ++i) count += section[i] != pattern(i);
   return count;
 }
 

@@ -22,7 +22,7 @@ class DynamicShared {
   std::size_t bytes_ = 0;
 };
 
-void poison_static_shared();
+void renew_static_shared();
 // Bytes of the section that no longer hold poison.
 std::size_t static_shared_written();
 

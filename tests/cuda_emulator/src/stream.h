@@ -12,6 +12,7 @@
 
 namespace emulator {
 
+class BlockRunner;
 class Machine;
 struct Stream;
 
@@ -53,6 +54,11 @@ struct Stream {
   int number = 0;          // for messages
   std::uint64_t priority = 0;
   std::deque<std::unique_ptr<Operation>> queue;
+  void* context = nullptr;  // race.h
+  std::unique_ptr<BlockRunner>
+      blocks;  // its own only there: contexts and stacks must not be shared
+  Stream();
+  ~Stream();
 };
 
 }  // namespace emulator

@@ -28,18 +28,38 @@ std::uintptr_t load_address() {
   return base;
 }
 
+// The file this program was started from. Its headers are trusted: the system has loaded it.
+class Image {
+ public:
+  Image() {
+    std::ifstream file("/proc/self/exe", std::ios::binary);
+    bytes_.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  std::span<const ElfW(Shdr)> sections() const {
+    if (bytes_.size() < sizeof(ElfW(Ehdr))) return {};
+    return {at<ElfW(Shdr)>(header().e_shoff), header().e_shnum};
+  }
+  const char* name(const ElfW(Shdr) & section) const {
+    return at<char>(sections()[header().e_shstrndx].sh_offset + section.sh_name);
+  }
+  template <class T>
+  const T* at(std::size_t offset) const {
+    return reinterpret_cast<const T*>(bytes_.data() + offset);
+  }
+
+ private:
+  const ElfW(Ehdr) & header() const { return *at<ElfW(Ehdr)>(0); }
+  std::vector<char> bytes_;
+};
+
 Symbols read_symbols() {
   Symbols symbols;
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::vector<char> image{std::istreambuf_iterator<char>(file), {}};
-  if (image.size() < sizeof(ElfW(Ehdr))) return symbols;
-  const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(image.data());
-  const auto* sections = reinterpret_cast<const ElfW(Shdr)*>(image.data() + header->e_shoff);
-  for (int i = 0; i < header->e_shnum; ++i) {
-    if (sections[i].sh_type != SHT_SYMTAB) continue;
-    const char* names = image.data() + sections[sections[i].sh_link].sh_offset;
-    const auto* first = reinterpret_cast<const ElfW(Sym)*>(image.data() + sections[i].sh_offset);
-    for (const auto* s = first; s != first + sections[i].sh_size / sizeof *s; ++s)
+  const Image image;
+  for (const auto& section : image.sections()) {
+    if (section.sh_type != SHT_SYMTAB) continue;
+    const char* names = image.at<char>(image.sections()[section.sh_link].sh_offset);
+    const auto* first = image.at<ElfW(Sym)>(section.sh_offset);
+    for (const auto* s = first; s != first + section.sh_size / sizeof *s; ++s)
       if (ELF64_ST_TYPE(s->st_info) == STT_FUNC && s->st_value != 0)
         symbols.emplace(s->st_value, names + s->st_name);
   }
@@ -64,6 +84,16 @@ std::string function_name(const void* address) {
   static const Symbols symbols = read_symbols();
   const auto found = symbols.find(reinterpret_cast<std::uintptr_t>(address) - load_address());
   return found == symbols.end() ? "a kernel" : demangled(found->second);
+}
+
+std::vector<std::span<unsigned char>> sections(const std::string& name) {
+  std::vector<std::span<unsigned char>> out;
+  const Image image;
+  for (const auto& section : image.sections())
+    if ((section.sh_flags & SHF_ALLOC) && std::string(image.name(section)).starts_with(name))
+      out.emplace_back(reinterpret_cast<unsigned char*>(load_address() + section.sh_addr),
+                       section.sh_size);
+  return out;
 }
 
 }  // namespace emulator

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "mma.h"
+#include "race.h"
 
 namespace emulator {
 namespace {
@@ -18,6 +19,14 @@ struct TransferLane {
   bool store;
   const Place* place;
 };
+
+char* element_address(const TransferLane& lane, int position) {
+  const int row = position / kSide, column = position % kSide;
+  const std::size_t at = lane.matrix.columns ? std::size_t{lane.matrix.leading} * column + row
+                                             : std::size_t{lane.matrix.leading} * row + column;
+  return static_cast<char*>(const_cast<void*>(lane.matrix.memory)) +
+         at * static_cast<std::size_t>(lane.bytes);
+}
 
 void check(const TransferLane& lane) {
   if (reinterpret_cast<std::uintptr_t>(lane.matrix.memory) % 32 != 0)
@@ -39,10 +48,7 @@ void transfer(void* const* lanes, unsigned members) {
       kernel_error("wmma whose lanes name different matrices", *lane.place);
     const auto bytes = static_cast<std::size_t>(lane.bytes);
     for (int i = 0; i < lane.elements; ++i) {
-      const int p = wmma_position(l, i % 8), row = p / kSide, column = p % kSide;
-      const std::size_t at = lane.matrix.columns ? std::size_t{lane.matrix.leading} * column + row
-                                                 : std::size_t{lane.matrix.leading} * row + column;
-      auto* const memory = static_cast<char*>(const_cast<void*>(lane.matrix.memory)) + at * bytes;
+      char* const memory = element_address(lane, wmma_position(l, i % 8));
       auto* const element = static_cast<char*>(lane.x) + i * bytes;
       // Not memcpy of a variable size: a store of the type itself is what the sanitizer sees best.
       if (lane.bytes == 2)
@@ -91,17 +97,29 @@ void multiply(void* const* lanes, unsigned members) {
       static_cast<const MultiplyLane*>(lanes[l])->d[i] = c[wmma_position(l, i)];
 }
 
+// To the thread sanitizer each lane touches the elements that it gets or gives.
+void tell_sanitizer(const TransferLane& lane) {
+  if (!race::kOn) return;
+  for (int i = 0; i < 8; ++i) {
+    const void* at = element_address(lane, wmma_position(lane_id(), i));
+    lane.store ? race::write(at, static_cast<std::size_t>(lane.bytes))
+               : race::read(at, static_cast<std::size_t>(lane.bytes));
+  }
+}
+
 }  // namespace
 
 void wmma_load(void* x, int elements, MatrixElement type, const MatrixAddress& from,
                const Place& place) {
   TransferLane lane{x, elements, size_of(type), from, false, &place};
+  tell_sanitizer(lane);
   warp_operation(WarpKind::Matrix, kFullWarp, &lane, transfer, place);
 }
 
 void wmma_store(const void* x, int elements, MatrixElement type, const MatrixAddress& to,
                 const Place& place) {
   TransferLane lane{const_cast<void*>(x), elements, size_of(type), to, true, &place};
+  tell_sanitizer(lane);
   warp_operation(WarpKind::Matrix, kFullWarp, &lane, transfer, place);
 }
 

@@ -32,7 +32,7 @@ std::vector<std::vector<int>> rotations(bool with_barriers) {
   });
 }
 
-TEST_CASE("a missing __syncthreads() changes results between orders") {
+TEST_CASE("a missing __syncthreads() changes results between orders", "[races]") {
   CHECK(all_the_same(rotations(true)));
   CHECK_FALSE(all_the_same(rotations(false)));
 }
@@ -48,7 +48,7 @@ __global__ void warp_transpose(int* x, bool with_barriers) {
   }
 }
 
-TEST_CASE("a warp is not in step by itself: a missing __syncwarp() changes results") {
+TEST_CASE("a warp is not in step by itself: a missing __syncwarp() changes results", "[races]") {
   const auto run = [](bool with_barriers) {
     return for_seeds([&] {
       const DeviceArray<int> memory(std::vector<int>(32, 5));
@@ -64,7 +64,7 @@ __global__ void chain_blocks(int* x) {
   if (blockIdx.x > 0) x[blockIdx.x] = x[blockIdx.x - 1] + 1;
 }
 
-TEST_CASE("blocks that rely on other blocks give other results in other orders") {
+TEST_CASE("blocks that rely on other blocks give other results in other orders", "[races]") {
   CHECK_FALSE(all_the_same(for_seeds([] {
     const DeviceArray<int> x(std::vector<int>(16, 0));
     chimera::launch(chain_blocks, 16, 1, 0, nullptr, x.get());
@@ -72,23 +72,69 @@ TEST_CASE("blocks that rely on other blocks give other results in other orders")
   })));
 }
 
+#ifdef CHIMERA_EMULATOR_RACES
+TEST_CASE("the thread sanitizer names each race of a kernel, in any order of its threads") {
+  const auto found = [](const std::function<void()>& body) {
+    std::string all;
+    for (std::uint64_t seed = 0; seed < 3; ++seed) {
+      const std::string words = death_of(body, seed).words;
+      if (words.find("data race") == std::string::npos)
+        return "nothing with seed " + std::to_string(seed);
+      all += words;
+    }
+    return all;
+  };
+  const std::vector<int> x(64, 1);
+  CHECK_THAT(found([&] {
+               const DeviceArray<int> memory(x);
+               chimera::launch(rotate, 1, 64, 0, nullptr, memory.get(), false);
+               ok(cudaDeviceSynchronize());
+             }),
+             Contains("in rotate"));
+  CHECK_THAT(found([&] {
+               const DeviceArray<int> memory(x);
+               chimera::launch(warp_transpose, 1, 32, 0, nullptr, memory.get(), false);
+               ok(cudaDeviceSynchronize());
+             }),
+             Contains("in warp_transpose"));
+  CHECK_THAT(found([&] {
+               const DeviceArray<int> memory(x);
+               chimera::launch(chain_blocks, 16, 1, 0, nullptr, memory.get());
+               ok(cudaDeviceSynchronize());
+             }),
+             Contains("in chain_blocks"));
+}
+#endif
+
 // ---- Memory that nobody has written
 
-__global__ void read_unwritten(float* out) {
-  __shared__ float fixed[8];
-  CHIMERA_DYNAMIC_SHARED(float, dynamic);
-  if (blockIdx.x == 0) fixed[0] = dynamic[0] = 1;  // is not there in the other block
-  out[2 * blockIdx.x] = fixed[1];
-  out[2 * blockIdx.x + 1] = blockIdx.x == 1 ? fixed[0] + dynamic[0] : dynamic[1];
+// Both blocks read what only the other writes, or nobody.
+template <class T>
+__global__ void read_unwritten(T* out) {
+  __shared__ T fixed[8];
+  CHIMERA_DYNAMIC_SHARED(T, dynamic);
+  const unsigned mine = blockIdx.x, other = 1 - blockIdx.x;
+  fixed[mine] = dynamic[mine] = T(1.0f);
+  out[4 * mine] = fixed[other];
+  out[4 * mine + 1] = fixed[2];
+  out[4 * mine + 2] = dynamic[other];
+  out[4 * mine + 3] = dynamic[2];
+}
+
+template <class T>
+void check_unwritten() {
+  for (const auto& result : for_seeds([] {
+         const DeviceArray<T> out(8);
+         chimera::launch(read_unwritten<T>, 2, 1, 64, nullptr, out.get());
+         return out.values();
+       }))
+    for (const T value : result) REQUIRE(std::isnan(float(value)));
 }
 
 TEST_CASE("shared memory that was not written is NaN in every block") {
-  for (const auto& result : for_seeds([] {
-         const DeviceArray<float> out(4);
-         chimera::launch(read_unwritten, 2, 1, 64, nullptr, out.get());
-         return out.values();
-       }))
-    for (const float value : result) CHECK(std::isnan(value));
+  check_unwritten<float>();
+  check_unwritten<__half>();
+  check_unwritten<__nv_bfloat16>();
 }
 
 TEST_CASE("device memory that was not written is NaN in every storage type") {
@@ -112,17 +158,22 @@ __global__ void barrier_of_some() {
   __syncwarp();
 }
 __global__ void shuffle_without_me(int* out) {
-  *out = __shfl_xor_sync(0x0000ffffu, *out, 1);  // all 32 lanes come
+  const int other = __shfl_xor_sync(0x0000ffffu, 1, 1);  // all 32 lanes come
+  if (threadIdx.x == 0) *out = other;
 }
 __global__ void shuffle_of_the_absent(int* out) {
-  if (threadIdx.x < 16) *out = __shfl_xor_sync(0xffffffffu, 1, 1);
+  int other = 0;
+  if (threadIdx.x < 16) other = __shfl_xor_sync(0xffffffffu, 1, 1);
   __syncthreads();
+  if (threadIdx.x == 0) *out = other;
 }
 __global__ void shuffles_of_two_places(int* out) {
+  int other = 0;
   if (threadIdx.x < 16)
-    *out = __shfl_xor_sync(0xffffffffu, 1, 1);
+    other = __shfl_xor_sync(0xffffffffu, 1, 1);
   else
-    *out = __shfl_xor_sync(0xffffffffu, 2, 1);
+    other = __shfl_xor_sync(0xffffffffu, 2, 1);
+  if (threadIdx.x == 0) *out = other;
 }
 
 cudaError_t run(void (*kernel)(), unsigned threads) {

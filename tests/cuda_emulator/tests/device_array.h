@@ -50,6 +50,14 @@ inline void new_machine(std::uint64_t seed, int devices = 1, int capability = 90
   emulator::reset(options);
 }
 
+struct Death {
+  int exit_code;
+  std::string words;
+};
+// What a child process that runs body() on a machine of its own, with two devices, ends with and
+// says.
+Death death_of(const std::function<void()>& body, std::uint64_t seed = 0);
+
 constexpr std::uint64_t kSeeds = 8;
 
 // What body() returns, for each of the first seeds.

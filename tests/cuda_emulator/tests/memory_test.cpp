@@ -1,8 +1,5 @@
 // Who may touch which memory, and when.
-#include <fcntl.h>
 #include <unistd.h>
-
-#include <csignal>
 
 #include "device_array.h"
 
@@ -14,24 +11,6 @@ using Catch::Contains;
 __global__ void write_at(float* x, long i) { x[i] = 1; }
 __global__ void read_at(float* out, const float* x, long i) { *out = x[i]; }
 __global__ void write_without_bound(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] = 1; }
-
-struct Death {
-  int exit_code;
-  std::string words;
-};
-// What a child process that runs body() ends with, and says.
-Death death_of(const std::function<void()>& body) {
-  const chimera::test::TemporaryFolder folder;
-  const auto path = folder / "stderr";
-  const int code = chimera::test::in_child([&] {
-    const int file = open(path.c_str(), O_WRONLY | O_CREAT, 0600);
-    dup2(file, STDERR_FILENO);
-    std::signal(SIGSEGV, SIG_DFL);  // not the test framework's
-    new_machine(0, /*devices=*/2);
-    body();
-  });
-  return {code, chimera::test::slurp(path)};
-}
 
 // By a fault; under the address sanitizer by its report.
 void check_dies(const std::string& words, const std::function<void()>& body) {

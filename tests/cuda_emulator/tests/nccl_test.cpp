@@ -169,7 +169,7 @@ void check_mismatch(const std::string& words, const Call& call) {
         [&](Rank& r) {
           const Buffer x(iota(16, 0)), y(iota(16, 0));
           const ncclResult_t result = call(r, x.data, y.data);
-          return result != ncclSuccess || r.synchronize() != cudaSuccess;
+          return static_cast<int>(result != ncclSuccess || r.synchronize() != cudaSuccess);
         },
         /*destroy=*/false);
     CHECK(results[0]);

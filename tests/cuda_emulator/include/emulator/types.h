@@ -19,9 +19,13 @@
 #define __launch_bounds__(...)
 #endif
 // Static shared memory lies in a section of its own, so that every block finds it poisoned. Kernels
-// run one at a time. A function template with __shared__ variables needs internal linkage (an
-// anonymous namespace): the section cannot hold mergeable variables.
-#define __shared__ static __attribute__((section("emulator_shared")))
+// run one at a time. GCC forgets the attribute `section` of variables in templates, but not
+// `noinit`, which chooses the section .noinit.
+#if defined(__clang__)
+#define __shared__ static __attribute__((section(".noinit")))
+#else
+#define __shared__ static __attribute__((noinit))
+#endif
 #define CHIMERA_DYNAMIC_SHARED(type, name) \
   type* const name = reinterpret_cast<type*>(::emulator::dynamic_shared())
 
