@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -19,29 +18,6 @@ constinit BlockView current_block;
 namespace {
 
 constinit BlockRunner* active = nullptr;
-
-std::string to_string(const uint3& v) { return concat("(", v.x, ", ", v.y, ", ", v.z, ")"); }
-
-std::string to_string(const Place& place) {
-  std::string file = place.file_name();
-  return concat(file.substr(file.rfind('/') + 1), ":", place.line());
-}
-
-const char* name(WarpKind kind) {
-  switch (kind) {
-    case WarpKind::Barrier: return "__syncwarp";
-    case WarpKind::Shuffle: return "a shuffle";
-    case WarpKind::Vote: return "a vote";
-    case WarpKind::Matrix: return "a wmma operation";
-  }
-  return "?";
-}
-
-std::string hex(unsigned value) {
-  char text[16];
-  std::snprintf(text, sizeof text, "0x%08x", value);
-  return text;
-}
 
 uint3 position(unsigned i, const dim3& extent) {
   return {i % extent.x, i / extent.x % extent.y, i / (extent.x * extent.y)};
@@ -104,8 +80,8 @@ void BlockRunner::run_block() {
     running_->restart();
     idle_.push_back(running_);
   } else if (dynamic_.overrun()) {
-    error_ = concat("block ", to_string(current_block.block), ": writes behind the ",
-                    launch_->shared_bytes, " bytes of its dynamic shared memory");
+    current_ = nullptr;
+    say(concat("writes behind the ", launch_->shared_bytes, " bytes of its dynamic shared memory"));
   }
 }
 
@@ -258,16 +234,15 @@ void BlockRunner::warp_operation(WarpKind kind, unsigned mask, void* argument, W
                                  const Place& place) {
   Thread& me = *current_;
   const unsigned i = number(me), lane = i % 32;
-  if ((mask >> lane & 1u) == 0) {
-    say(concat(name(kind), " with mask ", hex(mask), ", which does not name the calling lane ",
-               lane, " at ", to_string(place)));
-    stop();
-  }
   me.kind = kind;
   me.mask = mask;
   me.argument = argument;
   me.action = action;
   me.place = place;
+  if ((mask >> lane & 1u) == 0) {
+    say_wrong_mask(me);
+    stop();
+  }
   me.state = State::AtWarp;
   warps_[i / 32].waiting |= 1u << lane;
   if (kind == WarpKind::Barrier) race::release(token_of(me));
@@ -319,55 +294,6 @@ void BlockRunner::order_warp(Thread* lanes, unsigned members) {
     lanes[i].token = token;
     ++lanes[i].turn;
   }
-}
-
-std::string BlockRunner::describe(const Thread& thread) const {
-  std::string text = concat("thread ", to_string(thread.thread));
-  switch (thread.state) {
-    case State::New: return text + " has not started";
-    case State::Ready: return text + " runs";
-    case State::AtBarrier:
-      return concat(text, " waits in __syncthreads at ", to_string(thread.place));
-    case State::AtWarp:
-      return concat(text, " waits in ", name(thread.kind), " with mask ", hex(thread.mask), " at ",
-                    to_string(thread.place));
-    case State::Returned: return text + " has returned";
-  }
-  return text;
-}
-
-void BlockRunner::say_deadlock() {
-  // One thread of each kind of wait says enough.
-  std::string text = "threads wait for each other for ever: ";
-  std::vector<std::string> seen;
-  for (const Thread& thread : threads_) {
-    if (thread.state != State::AtBarrier && thread.state != State::AtWarp) continue;
-    const std::string key =
-        concat(static_cast<int>(thread.state), " ", thread.mask, " ", to_string(thread.place));
-    if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
-    if (!seen.empty()) text += "; ";
-    text += describe(thread);
-    seen.push_back(key);
-    if (seen.size() == 4) break;
-  }
-  say(text);
-}
-
-void BlockRunner::fail(const char* what, const Place& place) {
-  say(concat(what, " at ", to_string(place)));
-  stop();
-}
-
-std::string BlockRunner::where() const {
-  std::string text = concat("block ", to_string(current_block.block));
-  if (current_ != nullptr) text += concat(", thread ", to_string(current_->thread));
-  return text;
-}
-
-void BlockRunner::say(const std::string& what) {
-  race::ignore(true);  // given back by another
-  error_ = concat(where(), ": ", what);
-  race::ignore(false);
 }
 
 // Leaves the block for good, after say(). The stacks, this one too, are forgotten without an end:

@@ -70,6 +70,7 @@ class BlockRunner {
   const char* token_of(const Thread& thread) const;
   void order_warp(Thread* lanes, unsigned members);
   void say_deadlock();
+  void say_wrong_mask(const Thread& thread);
   void say(const std::string& what);
   [[noreturn]] void stop();
   Fiber& add_fiber();
