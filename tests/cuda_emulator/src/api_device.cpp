@@ -106,6 +106,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
 
 cudaError_t cudaDeviceSynchronize() {
   return api_call([](Machine& m, Machine::Lock& lock) {
+    refuse_during_capture(m, "cudaDeviceSynchronize");
     const cudaError_t error = m.drain(lock, m.streams_of(current_device()));
     if (const auto damage = m.memory.check_guards(); damage && error == cudaSuccess)
       m.fail(*damage);

@@ -87,6 +87,9 @@ class LaunchOperation final : public Operation {
     return std::nullopt;
   }
   std::string what() const override { return "kernel " + function_name(launch_.kernel); }
+  std::unique_ptr<Operation> clone() const override {
+    return std::make_unique<LaunchOperation>(launch_);
+  }
 
  private:
   KernelLaunch launch_;

@@ -170,6 +170,9 @@ class MatmulOperation final : public Operation {
   std::string what() const override {
     return concat("cublasLtMatmul of ", text(problem_.a), " and ", text(problem_.b));
   }
+  std::unique_ptr<Operation> clone() const override {
+    return std::make_unique<MatmulOperation>(*this);
+  }
 
  private:
   // Whole stretches: between columns, too, where leading dimensions leave room.

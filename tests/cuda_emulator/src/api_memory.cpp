@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "graph.h"
 #include "machine.h"
 #include "race.h"
 
@@ -113,6 +114,9 @@ class CopyOperation final : public Operation {
   std::string what() const override {
     return concat("a copy of ", copy_.width * copy_.height, " bytes");
   }
+  std::unique_ptr<Operation> clone() const override {
+    return std::make_unique<CopyOperation>(*this);
+  }
 
  private:
   Copy copy_;
@@ -140,6 +144,13 @@ cudaError_t copy(const Copy& c, cudaStream_t handle, bool wait) {
     const Side to = side_of(m, c.to, (c.height - 1) * c.to_pitch + c.width, "destination");
     const Side from = side_of(m, c.from, (c.height - 1) * c.from_pitch + c.width, "source");
     check_direction(c, to, from);
+    if (wait) refuse_during_capture(m, "cudaMemcpy");
+    const bool pageable = (from.device < 0 && !from.pinned) || (to.device < 0 && !to.pinned);
+    if (pageable && stream.capture != nullptr) {
+      stream.capture->invalidate();
+      refuse(cudaErrorStreamCaptureUnsupported,
+             "a copy of memory that is not page-locked in a stream under capture");
+    }
     auto operation = std::make_unique<CopyOperation>(c, to, from);
     if (from.device < 0 && !from.pinned) operation->read_now();
     m.enqueue(stream, std::move(operation));
@@ -160,6 +171,7 @@ class Fill final : public Operation {
     return std::nullopt;
   }
   std::string what() const override { return concat("a fill of ", bytes_, " bytes"); }
+  std::unique_ptr<Operation> clone() const override { return std::make_unique<Fill>(*this); }
 
  private:
   void* memory_;
@@ -183,6 +195,7 @@ cudaError_t allocate_host(void** memory, std::size_t bytes) {
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   return api_call([&](Machine& m, auto&) {
+    refuse_during_capture(m, "cudaMalloc");
     *memory = allocate(m, bytes, /*live=*/true);
     return cudaSuccess;
   });
@@ -201,6 +214,7 @@ cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t strea
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
   return api_call([&](Machine& m, Machine::Lock& lock) {
+    refuse_during_capture(m, "cudaFree");
     const int device = whole(m, memory).device;
     const cudaError_t error = m.drain(lock, m.streams_of(device));
     if (const auto damage = m.memory.release(memory)) m.fail(*damage);

@@ -1,42 +1,12 @@
 // Streams, events, host functions.
+#include "event_operations.h"
+#include "graph.h"
 #include "machine.h"
 #include "race.h"
 
 using namespace emulator;
 
 namespace {
-
-class RecordOperation final : public Operation {
- public:
-  explicit RecordOperation(std::shared_ptr<Record> record) : record_(std::move(record)) {}
-  std::optional<std::string> run(Machine&, Stream&) override {
-    record_->done = true;
-    race::release(record_.get());
-    record_->time = std::chrono::steady_clock::now();
-    return std::nullopt;
-  }
-  std::string what() const override { return "an event's record"; }
-
- private:
-  std::shared_ptr<Record> record_;
-};
-
-class WaitOperation final : public Operation {
- public:
-  explicit WaitOperation(std::shared_ptr<Record> record) : record_(std::move(record)) {}
-  bool ready() const override { return record_->done; }
-  void blockers(std::vector<Stream*>& out) const override {
-    if (!record_->done) out.push_back(record_->stream);
-  }
-  std::optional<std::string> run(Machine&, Stream&) override {
-    race::acquire(record_.get());
-    return std::nullopt;
-  }
-  std::string what() const override { return "a wait for an event"; }
-
- private:
-  std::shared_ptr<Record> record_;
-};
 
 class HostOperation final : public Operation {
  public:
@@ -47,6 +17,9 @@ class HostOperation final : public Operation {
     return std::nullopt;
   }
   std::string what() const override { return "a host function"; }
+  std::unique_ptr<Operation> clone() const override {
+    return std::make_unique<HostOperation>(*this);
+  }
 
  private:
   void (*function_)(void*);
@@ -109,6 +82,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return api_call([&](Machine& m, auto&) {
     Stream& s = m.stream(stream);
     const CUevent_st& e = m.event(event);
+    if (captured_wait(s, e)) return cudaSuccess;
     // An event that was never recorded is no reason to wait, says CUDA.
     if (e.record != nullptr) m.enqueue(s, std::make_unique<WaitOperation>(e.record));
     return cudaSuccess;
@@ -124,7 +98,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*function)(void*), voi
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return api_call([&](Machine& m, auto&) {
-    *event = new CUevent_st{current_device(), flags, nullptr};
+    *event = new CUevent_st{current_device(), flags, nullptr, nullptr};
     m.events.insert(*event);
     return cudaSuccess;
   });
@@ -148,6 +122,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     if (e.device != s.device)
       refuse(cudaErrorInvalidResourceHandle, "an event of device ", e.device,
              " recorded in a stream of device ", s.device);
+    if (captured_record(s, e)) return cudaSuccess;
     e.record = std::make_shared<Record>();
     e.record->stream = &s;
     m.enqueue(s, std::make_unique<RecordOperation>(e.record));
@@ -157,6 +132,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return api_call([&](Machine& m, Machine::Lock& lock) {
+    refuse_captured(m.event(event));
     const auto record = m.event(event).record;
     if (record == nullptr) return cudaSuccess;
     const cudaError_t error = m.run_until(lock, [&] { return record->done; }, {record->stream});
@@ -167,6 +143,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return api_call([&](Machine& m, Machine::Lock& lock) {
+    refuse_captured(m.event(event));
     const auto record = m.event(event).record;
     if (record == nullptr) return cudaSuccess;
     return query(

@@ -14,7 +14,7 @@
 namespace emulator {
 
 struct KernelLaunch {
-  std::unique_ptr<KernelCall> call;
+  std::shared_ptr<const KernelCall> call;
   const void* kernel = nullptr;
   dim3 grid, block;
   std::size_t shared_bytes = 0;

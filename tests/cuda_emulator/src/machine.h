@@ -66,6 +66,7 @@ class Machine {
   std::set<CUevent_st*> events;
   std::map<const void*, FunctionSettings> functions;
   std::vector<std::uint64_t> peers;  // of each device: bits of those whose memory it can touch
+  std::vector<std::shared_ptr<Graph>> captures;  // some may have ended
   std::uint64_t nccl_ids = 0;
   std::map<std::uint64_t, std::shared_ptr<Clique>> cliques;  // by unique id
   std::map<ncclComm*, std::shared_ptr<ncclComm>> communicators;
@@ -96,6 +97,8 @@ int& current_device();  // of the calling thread
 
 // Runs body(machine, lock) -> cudaError_t under the lock, turns a Refusal into its report and code,
 // closes device memory, and remembers the error for cudaGetLastError.
+// A call that the calling thread must not make during a capture (its own, or any "global" one).
+void refuse_during_capture(const Machine& m, const char* call);
 cudaError_t api_call(const std::function<cudaError_t(Machine&, Machine::Lock&)>& body);
 
 }  // namespace emulator

@@ -1,6 +1,7 @@
 // Which operation runs next. What a correct program computes does not depend on it.
 #include <algorithm>
 
+#include "graph.h"
 #include "machine.h"
 #include "race.h"
 
@@ -49,6 +50,13 @@ std::vector<Stream*> Machine::streams_of(int device) const {
 }
 
 void Machine::enqueue(Stream& stream, std::unique_ptr<Operation> operation) {
+  if (stream.capture != nullptr) {
+    if (operation->clone() == nullptr) {
+      stream.capture->invalidate();
+      refuse(cudaErrorStreamCaptureUnsupported, operation->what(), " in a stream under capture");
+    }
+    return stream.capture->add(stream, std::move(operation));
+  }
   operation->sequence = ++sequence_;
   race::release(operation.get());
   stream.queue.push_back(std::move(operation));
@@ -199,6 +207,7 @@ std::string Machine::waiting() const {
 }
 
 cudaError_t Machine::drain(Lock& lock, const std::vector<Stream*>& streams) {
+  for (const Stream* stream : streams) refuse_waiting(*stream);
   const std::uint64_t last = sequence_;
   const auto done = [&] {
     return std::all_of(streams.begin(), streams.end(), [&](const Stream* s) {

@@ -13,6 +13,7 @@
 namespace emulator {
 
 class BlockRunner;
+class Graph;
 class Machine;
 struct Stream;
 
@@ -32,6 +33,8 @@ class Operation {
   // After run(): false while it is under way and waits for others. It stays first until it has
   // finished.
   virtual bool finished() const { return true; }
+  // The same again, for a launch of a graph; null: not to be captured.
+  virtual std::unique_ptr<Operation> clone() const { return nullptr; }
   // Not ready before some host thread calls something.
   virtual bool waits_for_host() const { return false; }
 
@@ -53,6 +56,8 @@ struct Stream {
   bool busy = false;       // a host function of it runs, without the lock
   int number = 0;          // for messages
   std::uint64_t priority = 0;
+  std::shared_ptr<Graph> capture;  // what it is told goes there
+  std::size_t lane = 0;            // its place there
   std::deque<std::unique_ptr<Operation>> queue;
   void* context = nullptr;  // race.h
   std::unique_ptr<BlockRunner>
@@ -68,4 +73,6 @@ struct CUevent_st {
   int device = 0;
   unsigned flags = 0;
   std::shared_ptr<emulator::Record> record;  // the latest; null: never recorded
+  std::shared_ptr<emulator::Graph> graph;    // or recorded into this graph, as point `mark`
+  int mark = -1;
 };
