@@ -108,7 +108,10 @@ std::size_t bytes_of(const MatrixLayout& m) {
 }
 
 struct Touched {
-  std::vector<Range> inputs, outputs;
+  std::vector<Range> inputs, outputs;  // the workspace, if there is one, last
+  std::size_t workspace_bytes() const {
+    return static_cast<std::size_t>(outputs.back().to - outputs.back().from);
+  }
 };
 Touched check_memory(Machine& m, const Stream& stream, const MatmulProblem& p,
                      const Algorithm& algo, void* workspace, std::size_t workspace_bytes) {
@@ -139,8 +142,13 @@ Touched check_memory(Machine& m, const Stream& stream, const MatmulProblem& p,
   if (algo.workspace > workspace_bytes)
     invalid(concat("the algorithm needs a workspace of ", algo.workspace, " bytes and gets ",
                    workspace_bytes));
-  if (workspace_bytes > 0)
-    outputs.push_back(checked_range(m, stream, workspace, workspace_bytes, "the workspace", 256));
+  if (workspace_bytes > 0) {
+    Range space = checked_range(m, stream, workspace, workspace_bytes, "the workspace", 256);
+    // Something of it is always used; all of it would take its time.
+    space.to = space.from +
+               std::min<std::size_t>(workspace_bytes, std::max<std::size_t>(algo.workspace, 4096));
+    outputs.push_back(space);
+  }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     for (const Range& in : inputs)
       if (in.from < outputs[i].to && outputs[i].from < in.to)
@@ -163,7 +171,7 @@ class MatmulOperation final : public Operation {
   std::optional<std::string> run(Machine& m, Stream& stream) override {
     m.memory.open(stream.device, 0);
     tell_sanitizer();
-    if (workspace_bytes_ > 0) poison(workspace_, workspace_bytes_);  // used, says the contract
+    if (workspace_bytes_ > 0) poison(workspace_, workspace_bytes_);
     compute(problem_);
     return std::nullopt;
   }
@@ -265,6 +273,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     p.d_data = d;
     p.split = static_cast<int>(algo.split);
     const Touched touched = check_memory(m, stream, p, algo, workspace, workspace_bytes);
-    m.enqueue(stream, std::make_unique<MatmulOperation>(p, touched, workspace, workspace_bytes));
+    const std::size_t used = workspace_bytes > 0 ? touched.workspace_bytes() : 0;
+    m.enqueue(stream, std::make_unique<MatmulOperation>(p, touched, workspace, used));
   });
 }

@@ -14,7 +14,7 @@ using chimera::concat;
 
 namespace {
 
-constexpr std::size_t kPage = 4096, kAlignment = 256;
+constexpr std::size_t kPage = 4096, kHugePage = std::size_t{2} << 20, kAlignment = 256;
 constexpr std::size_t kFreedKept = 256;  // mappings without memory
 constexpr unsigned char kCanary = 0xC5;
 
@@ -56,6 +56,8 @@ void* DeviceMemory::allocate(int device, std::size_t bytes, bool live) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   a.mapping = static_cast<char*>(memory);
+  // Opening and closing costs less so.
+  if (pages >= kHugePage) madvise(a.mapping, a.mapping_bytes, MADV_HUGEPAGE);
   mprotect(a.mapping, kPage, PROT_NONE);
   mprotect(a.mapping + kPage + pages, kPage, PROT_NONE);
   a.address = a.mapping + kPage + pages - aligned;
