@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <memory>
 
-#if !defined(__x86_64__)
+#if !defined(__x86_64__) && !defined(EMULATOR_UCONTEXT)
 #define EMULATOR_UCONTEXT 1
+#endif
+#ifdef EMULATOR_UCONTEXT
 #include <ucontext.h>
 #endif
 
