@@ -41,9 +41,12 @@ std::optional<std::string> BlockRunner::run(const KernelLaunch& launch, std::uin
   const std::size_t blocks = std::size_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   Random random(seed);
   make_order(block_order_, blocks, seed, random);
-  make_order(thread_order_, count, seed, random);
+  make_thread_order(thread_order_, count, seed, random);
   threads_.assign(count, Thread());
-  for (unsigned i = 0; i < count; ++i) threads_[i].thread = position(i, launch.block);
+  for (unsigned i = 0; i < count; ++i) {
+    threads_[i].thread = position(i, launch.block);
+    threads_[thread_order_[i]].rank = i;
+  }
   current_block.threads = launch.block;
   current_block.grid = launch.grid;
   prepare_contexts(count);
@@ -67,13 +70,13 @@ void BlockRunner::run_block() {
     threads_[i].state = State::New;
     warps_[i / 32].existing |= 1u << i % 32;
   }
-  started_ = cursor_ = arrived_ = 0;
+  cursor_ = arrived_ = 0;
   alive_ = count;
   counting_ = 0;
   phase_ = 0;
   idle_.insert(idle_.begin(), spent_.begin(), spent_.end());
   spent_.clear();
-  race::release(&started_);
+  race::release(&phase_);
   running_ = &idle_fiber();
   main_.switch_to(*running_);
   if (error_) {
@@ -95,27 +98,32 @@ void BlockRunner::fiber_entry() {
 void BlockRunner::run_threads() {
   Fiber* const me = running_;
   for (;;) {
-    bool alone = false;
-    while (started_ < threads_.size() && !alone) {
-      alone = race::kOn;
-      Thread& thread = threads_[thread_order_[started_++]];
-      thread.fiber = me;
-      thread.state = State::Ready;
-      current_ = &thread;
-      current_thread = &thread;
-      race::acquire(&started_);
-      try {
-        launch_->call->run_thread();
-      } catch (const std::exception& e) {
-        say(concat("exception: ", e.what()));  // the handler must end before the fiber does
-      }
-      if (error_) stop();
-      race::release(&alive_);
-      thread_returned(*current_);
+    bool used = false;
+    Thread* next = first_ready();
+    while (next != nullptr && next->state == State::New && !(race::kOn && used)) {
+      run_thread(*next, *me);
+      used = true;
+      next = first_ready();
     }
     (race::kOn ? spent_ : idle_).push_back(me);
-    leave(*me, /*may_start=*/race::kOn);
+    leave(*me);
   }
+}
+
+void BlockRunner::run_thread(Thread& thread, Fiber& fiber) {
+  thread.fiber = &fiber;
+  thread.state = State::Ready;
+  current_ = &thread;
+  current_thread = &thread;
+  race::acquire(&phase_);
+  try {
+    launch_->call->run_thread();
+  } catch (const std::exception& e) {
+    say(concat("exception: ", e.what()));  // the handler must end before the fiber does
+  }
+  if (error_) stop();
+  race::release(&alive_);
+  thread_returned(thread);
 }
 
 void BlockRunner::thread_returned(Thread& thread) {
@@ -130,15 +138,17 @@ void BlockRunner::thread_returned(Thread& thread) {
   if (alive_ > 0 && arrived_ == alive_) release_barrier();
 }
 
-// Continues some other thread; returns when `me` has been continued.
-void BlockRunner::leave(Fiber& me, bool may_start) {
+// Continues the first thread that can run; returns when `me` has been continued.
+void BlockRunner::leave(Fiber& me) {
   Fiber* to = &main_;
-  if (may_start && started_ < threads_.size()) {
-    to = &idle_fiber();
-  } else if (Thread* next = next_ready()) {
-    current_ = next;
-    current_thread = next;
-    to = next->fiber;
+  if (Thread* next = first_ready()) {
+    if (next->state == State::New) {
+      to = &idle_fiber();
+    } else {
+      current_ = next;
+      current_thread = next;
+      to = next->fiber;
+    }
   } else if (alive_ > 0) {
     say_deadlock();
     stop();
@@ -149,18 +159,16 @@ void BlockRunner::leave(Fiber& me, bool may_start) {
 }
 
 void BlockRunner::wait(Thread& me) {
-  Fiber& fiber = *me.fiber;
-  leave(fiber, /*may_start=*/true);
+  leave(*me.fiber);
   current_ = &me;
   current_thread = &me;
 }
 
-BlockRunner::Thread* BlockRunner::next_ready() {
-  const std::size_t count = threads_.size();
-  for (std::size_t i = 0; i < count; ++i) {
+// Strictly by rank: the first warp runs as far ahead of the others as barriers let it.
+BlockRunner::Thread* BlockRunner::first_ready() {
+  for (; cursor_ < threads_.size(); ++cursor_) {
     Thread& thread = threads_[thread_order_[cursor_]];
-    if (++cursor_ == count) cursor_ = 0;
-    if (thread.state == State::Ready) return &thread;
+    if (thread.state == State::Ready || thread.state == State::New) return &thread;
   }
   return nullptr;
 }
@@ -272,8 +280,11 @@ bool BlockRunner::complete(unsigned warp_number, unsigned lane) {
   if (me.action != nullptr) me.action(lanes, members);
   if (me.kind == WarpKind::Barrier) order_warp(first, members);
   warp.waiting &= ~members;
-  for (unsigned i = 0; i < 32; ++i)
-    if (members >> i & 1u) first[i].state = State::Ready;
+  for (unsigned i = 0; i < 32; ++i) {
+    if ((members >> i & 1u) == 0) continue;
+    first[i].state = State::Ready;
+    cursor_ = std::min(cursor_, std::size_t{first[i].rank});
+  }
   return true;
 }
 

@@ -46,6 +46,7 @@ class BlockRunner {
     State state = State::New;
     WarpKind kind{};
     unsigned mask = 0;
+    unsigned rank = 0;  // place in the order
     Fiber* fiber = nullptr;
     void* argument = nullptr;
     WarpAction action = nullptr;
@@ -62,8 +63,9 @@ class BlockRunner {
   void run_threads();
   void thread_returned(Thread& thread);
   void wait(Thread& me);
-  void leave(Fiber& me, bool may_start);
-  Thread* next_ready();
+  void run_thread(Thread& thread, Fiber& fiber);
+  void leave(Fiber& me);
+  Thread* first_ready();
   Fiber& idle_fiber();
   void release_barrier();
   bool complete(unsigned warp, unsigned lane);
@@ -84,7 +86,8 @@ class BlockRunner {
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   std::vector<unsigned> thread_order_, block_order_;
-  std::size_t started_ = 0, cursor_ = 0, arrived_ = 0, alive_ = 0;
+  std::size_t cursor_ = 0;  // no thread of a lower rank can run
+  std::size_t arrived_ = 0, alive_ = 0;
   int counting_ = 0, counted_ = 0;
   Thread* current_ = nullptr;
   Fiber main_;

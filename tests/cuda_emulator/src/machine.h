@@ -84,8 +84,7 @@ class Machine {
   std::optional<std::string> run_as(Stream& stream, Operation& operation);
   std::string waiting() const;
   bool hopeless(const std::vector<Stream*>& towards) const;
-  void wait_for_others(Lock& lock, std::chrono::steady_clock::time_point deadline,
-                       const std::vector<Stream*>& towards);
+  void wait_for_others(Lock& lock, const std::vector<Stream*>& towards);
 
   std::vector<std::unique_ptr<CUstream_st>> streams_;
   std::uint64_t sequence_ = 0, seen_sequence_ = 0;

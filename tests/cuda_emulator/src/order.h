@@ -1,5 +1,6 @@
 #pragma once
 // The order of threads, blocks and queued operations: nothing in a correct program depends on it.
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -32,6 +33,17 @@ inline void make_order(std::vector<unsigned>& order, std::size_t n, std::uint64_
   } else if (seed > 1) {
     for (std::size_t i = n; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
   }
+}
+
+// Of the threads of a block: the same, but shuffled either as wholes of warps, so that one warp
+// runs ahead, or one by one, so that all are torn apart.
+inline void make_thread_order(std::vector<unsigned>& order, std::size_t n, std::uint64_t seed,
+                              Random& random) {
+  make_order(order, n, seed, random);
+  if (seed < 2 || random.below(3) == 0) return;
+  std::vector<std::uint64_t> ranks((n + 31) / 32);
+  for (std::uint64_t& rank : ranks) rank = random.next();
+  std::ranges::stable_sort(order, {}, [&](unsigned thread) { return ranks[thread / 32]; });
 }
 
 }  // namespace emulator

@@ -13,7 +13,6 @@ Stream::Stream() : context(race::create()) {}
 Stream::~Stream() {
   if (context != nullptr) race::destroy(context);
 }
-using Clock = std::chrono::steady_clock;
 
 cudaStream_t Machine::add_stream(int device, bool blocking) {
   auto stream = std::make_unique<CUstream_st>();
@@ -161,14 +160,12 @@ std::optional<std::string> Machine::run_as(Stream& stream, Operation& operation)
 
 cudaError_t Machine::run_until(Lock& lock, const std::function<bool()>& done,
                                const std::vector<Stream*>& towards) {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(options.deadline_seconds));
   while (!done()) {
     if (failed) return cudaErrorLaunchFailure;
     if (Stream* next = choose(towards))
       run_front(lock, *next);
     else
-      wait_for_others(lock, deadline, towards);
+      wait_for_others(lock, towards);
   }
   return failed ? cudaErrorLaunchFailure : cudaSuccess;
 }
@@ -188,11 +185,11 @@ bool Machine::hopeless(const std::vector<Stream*>& towards) const {
   return !seen.empty();
 }
 
-void Machine::wait_for_others(Lock& lock, Clock::time_point deadline,
-                              const std::vector<Stream*>& towards) {
+void Machine::wait_for_others(Lock& lock, const std::vector<Stream*>& towards) {
   memory.close();
   if (hopeless(towards)) return fail("streams wait for each other for ever: " + waiting());
-  if (changed.wait_until(lock, deadline) == std::cv_status::timeout)
+  const std::chrono::duration<double> deadline(options.deadline_seconds);
+  if (changed.wait_for(lock, deadline) == std::cv_status::timeout)
     fail(concat("waited ", options.deadline_seconds, " s for other host threads; ", waiting()));
 }
 

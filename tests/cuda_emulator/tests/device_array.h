@@ -1,5 +1,6 @@
 #pragma once
 // Device memory with an owner, for these tests.
+#include <cstring>
 #include <span>
 #include <vector>
 

@@ -17,7 +17,9 @@ struct Options {
   int devices = 1;
   int capability = 90;                              // 80, 86, 89, 90 or 100
   std::size_t memory_bytes = std::size_t{4} << 30;  // of each device
-  double deadline_seconds = 60;  // of a wait for another host thread (a collective's other ranks)
+  // Of a wait for another host thread (a collective's other ranks) in which nothing at all moves
+  // on.
+  double deadline_seconds = 60;
 };
 Options options();
 
