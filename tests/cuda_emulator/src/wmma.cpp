@@ -37,28 +37,35 @@ void check(const TransferLane& lane) {
                  *lane.place);
 }
 
-void transfer(void* const* lanes, unsigned members) {
+// The lanes must agree; what they have moved by then is theirs.
+void check_warp(void* const* lanes, unsigned members) {
   const auto& first = *static_cast<const TransferLane*>(lanes[std::countr_zero(members)]);
   if (members != kFullWarp) kernel_error("wmma by a warp that is not whole", *first.place);
-  check(first);
   for (int l = 0; l < 32; ++l) {
     const auto& lane = *static_cast<const TransferLane*>(lanes[l]);
     if (lane.matrix.memory != first.matrix.memory || lane.matrix.leading != first.matrix.leading ||
         lane.matrix.columns != first.matrix.columns || lane.store != first.store)
       kernel_error("wmma whose lanes name different matrices", *lane.place);
-    const auto bytes = static_cast<std::size_t>(lane.bytes);
-    for (int i = 0; i < lane.elements; ++i) {
-      char* const memory = element_address(lane, wmma_position(l, i % 8));
-      auto* const element = static_cast<char*>(lane.x) + i * bytes;
-      // Not memcpy of a variable size: a store of the type itself is what the sanitizer sees best.
-      if (lane.bytes == 2)
-        *reinterpret_cast<std::uint16_t*>(lane.store ? memory : element) =
-            *reinterpret_cast<const std::uint16_t*>(lane.store ? element : memory);
-      else
-        *reinterpret_cast<float*>(lane.store ? memory : element) =
-            *reinterpret_cast<const float*>(lane.store ? element : memory);
-    }
   }
+}
+
+template <class T>
+void move(const TransferLane& lane) {
+  for (int i = 0; i < lane.elements; ++i) {
+    auto* memory = reinterpret_cast<T*>(element_address(lane, wmma_position(lane_id(), i % 8)));
+    T* const element = static_cast<T*>(lane.x) + i;
+    lane.store ? race::write(memory, sizeof(T)) : race::read(memory, sizeof(T));
+    (lane.store ? *memory : *element) = lane.store ? *element : *memory;
+  }
+}
+
+// Each lane moves its elements when it comes: wmma orders no memory, so what other lanes wrote
+// without
+// __syncwarp is seen or not.
+void transfer(TransferLane lane) {
+  check(lane);
+  lane.bytes == 2 ? move<std::uint16_t>(lane) : move<float>(lane);
+  warp_operation(WarpKind::Matrix, kFullWarp, &lane, check_warp, *lane.place);
 }
 
 struct MultiplyLane {
@@ -97,30 +104,16 @@ void multiply(void* const* lanes, unsigned members) {
       static_cast<const MultiplyLane*>(lanes[l])->d[i] = c[wmma_position(l, i)];
 }
 
-// To the thread sanitizer each lane touches the elements that it gets or gives.
-void tell_sanitizer(const TransferLane& lane) {
-  if (!race::kOn) return;
-  for (int i = 0; i < 8; ++i) {
-    const void* at = element_address(lane, wmma_position(lane_id(), i));
-    lane.store ? race::write(at, static_cast<std::size_t>(lane.bytes))
-               : race::read(at, static_cast<std::size_t>(lane.bytes));
-  }
-}
-
 }  // namespace
 
 void wmma_load(void* x, int elements, MatrixElement type, const MatrixAddress& from,
                const Place& place) {
-  TransferLane lane{x, elements, size_of(type), from, false, &place};
-  tell_sanitizer(lane);
-  warp_operation(WarpKind::Matrix, kFullWarp, &lane, transfer, place);
+  transfer({x, elements, size_of(type), from, false, &place});
 }
 
 void wmma_store(const void* x, int elements, MatrixElement type, const MatrixAddress& to,
                 const Place& place) {
-  TransferLane lane{const_cast<void*>(x), elements, size_of(type), to, true, &place};
-  tell_sanitizer(lane);
-  warp_operation(WarpKind::Matrix, kFullWarp, &lane, transfer, place);
+  transfer({const_cast<void*>(x), elements, size_of(type), to, true, &place});
 }
 
 void wmma_multiply(float* d, const void* a, const void* b, const float* c, MatrixElement type,

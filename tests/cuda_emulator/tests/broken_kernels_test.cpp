@@ -60,6 +60,29 @@ TEST_CASE("a warp is not in step by itself: a missing __syncwarp() changes resul
   CHECK_FALSE(all_the_same(run(false)));
 }
 
+// The tile of a product is filled by the lanes; wmma itself does not wait for what they wrote.
+__global__ void load_too_early(float* out, bool with_barrier) {
+  using namespace nvcuda::wmma;
+  __shared__ __align__(32) float tile[256];
+  for (unsigned i = 0; i < 8; ++i) tile[threadIdx.x * 8 + i] = static_cast<float>(threadIdx.x);
+  if (with_barrier) __syncwarp();
+  fragment<accumulator, 16, 16, 16, float> f;
+  load_matrix_sync(f, tile, 16, mem_row_major);
+  store_matrix_sync(out, f, 16, mem_row_major);
+}
+
+TEST_CASE("wmma that is not preceded by __syncwarp() changes results", "[races]") {
+  const auto run = [](bool with_barrier) {
+    return for_seeds([&] {
+      const DeviceArray<float> out(256);
+      chimera::launch(load_too_early, 1, 32, 0, nullptr, out.get(), with_barrier);
+      return out.values();
+    });
+  };
+  CHECK(all_the_same(run(true)));
+  CHECK_FALSE(all_the_same(run(false)));
+}
+
 __global__ void chain_blocks(int* x) {
   if (blockIdx.x > 0) x[blockIdx.x] = x[blockIdx.x - 1] + 1;
 }
