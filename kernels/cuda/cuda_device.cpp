@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 
 #include "kernels.h"
 
@@ -54,28 +55,49 @@ class Staging {
   std::size_t next_ = 0;
 };
 
-// A stream of a device, which it makes the calling thread's own.
-class Stream {
+// The streams of a device, which they make the calling thread's own.
+class Streams {
  public:
-  explicit Stream(int ordinal) {
+  explicit Streams(int ordinal) {
     check_cuda(cudaSetDevice(ordinal), "selecting the GPU");
-    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
+    int least = 0, greatest = 0;
+    check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+    for (int lane = 0; lane < kLanes; ++lane)
+      check_cuda(cudaStreamCreateWithPriority(&of(static_cast<Lane>(lane)), cudaStreamNonBlocking,
+                                              lane == 0 ? least : greatest),
+                 "creating a stream");
   }
-  ~Stream() {
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  ~Streams() {
+    for (const cudaStream_t stream : streams_)
+      if (stream != nullptr) cudaStreamDestroy(stream);
   }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  cudaStream_t get() const { return stream_; }
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+  cudaStream_t& of(Lane lane) { return streams_[static_cast<std::size_t>(lane)]; }
+  cudaStream_t of(Lane lane) const { return streams_[static_cast<std::size_t>(lane)]; }
 
  private:
-  cudaStream_t stream_ = nullptr;
+  std::array<cudaStream_t, kLanes> streams_{};
+};
+
+class Event final : public Mark {
+ public:
+  Event() {
+    check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "creating an event");
+  }
+  ~Event() override { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  static cudaEvent_t of(const Mark& mark) { return static_cast<const Event&>(mark).event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
 };
 
 class OneCudaDevice final : public CudaDevice {
  public:
   explicit OneCudaDevice(int ordinal)
-      : ordinal_(ordinal), stream_(ordinal), staging_(stream_.get()) {
+      : ordinal_(ordinal), streams_(ordinal), staging_(streams_.of(Lane::Compute)) {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, ordinal), "reading the GPU's properties");
     name_ = concat("cuda:", ordinal, " ", static_cast<const char*>(properties.name));
@@ -84,7 +106,7 @@ class OneCudaDevice final : public CudaDevice {
 
   std::string name() const override { return name_; }
   int ordinal() const override { return ordinal_; }
-  CUstream_st* stream() const override { return stream_.get(); }
+  CUstream_st* stream(Lane lane) const override { return streams_.of(lane); }
 
   void* allocate(Index bytes) override {
     activate();
@@ -105,11 +127,12 @@ class OneCudaDevice final : public CudaDevice {
   void zero(void* memory, Index bytes) override {
     if (bytes == 0) return;
     activate();
-    check_cuda(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), stream()),
+    check_cuda(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(bytes), compute()),
                "zeroing memory of the GPU");
   }
   void copy_in(void* device, const void* host, Index bytes) override {
     activate();
+    std::lock_guard lock(staging_mutex_);
     staging_.copy_in(static_cast<std::byte*>(device), static_cast<const std::byte*>(host),
                      static_cast<std::size_t>(bytes));
   }
@@ -117,21 +140,51 @@ class OneCudaDevice final : public CudaDevice {
     activate();
     if (bytes > 0)
       check_cuda(cudaMemcpyAsync(host, device, static_cast<std::size_t>(bytes),
-                                 cudaMemcpyDeviceToHost, stream()),
+                                 cudaMemcpyDeviceToHost, compute()),
                  "copying from the GPU");
-    synchronize();
+    check_cuda(cudaStreamSynchronize(compute()), "waiting for the GPU");
+  }
+  void copy(void* to, const void* from, Index bytes, Lane lane) override {
+    if (bytes == 0) return;
+    activate();
+    check_cuda(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault,
+                               stream(lane)),
+               "copying within the GPU");
+  }
+
+  std::unique_ptr<Mark> make_mark() override {
+    activate();
+    return std::make_unique<Event>();
+  }
+  void record(Mark& mark, Lane lane) override {
+    activate();
+    check_cuda(cudaEventRecord(Event::of(mark), stream(lane)), "recording an event");
+  }
+  void await(const Mark& mark, Lane lane) override {
+    activate();
+    check_cuda(cudaStreamWaitEvent(stream(lane), Event::of(mark), 0), "waiting for an event");
+  }
+  bool reached(const Mark& mark) override {
+    activate();
+    const cudaError_t status = cudaEventQuery(Event::of(mark));
+    if (status == cudaErrorNotReady) return false;
+    check_cuda(status, "asking for an event");
+    return true;
   }
   void synchronize() override {
     activate();
-    check_cuda(cudaStreamSynchronize(stream()), "waiting for the GPU");
+    for (int lane = 0; lane < kLanes; ++lane)
+      check_cuda(cudaStreamSynchronize(stream(static_cast<Lane>(lane))), "waiting for the GPU");
   }
 
  private:
   // CUDA's current device belongs to the thread.
   void activate() const { check_cuda(cudaSetDevice(ordinal_), "selecting the GPU"); }
+  cudaStream_t compute() const { return stream(Lane::Compute); }
 
   int ordinal_;
-  Stream stream_;
+  Streams streams_;
+  std::mutex staging_mutex_;
   Staging staging_;
   std::string name_;
 };

@@ -21,6 +21,9 @@ class CountingDevice final : public Device {
   void zero(void* memory, Index bytes) override { inner_->zero(memory, bytes); }
   void copy_in(void* to, const void* from, Index n) override { inner_->copy_in(to, from, n); }
   void copy_out(void* to, const void* from, Index n) override { inner_->copy_out(to, from, n); }
+  void copy(void* to, const void* from, Index n, Lane lane) override {
+    inner_->copy(to, from, n, lane);
+  }
 
  private:
   Index& bytes_;

@@ -7,15 +7,11 @@ struct CUstream_st;  // what CUDA's cudaStream_t points to
 
 namespace chimera {
 
-// Everything goes through one stream, in order: zero and copy_in return before it is done (the
-// host's memory may be reused at once), copy_out when the numbers have come. May be called from any
-// thread, one at a time.
+// Marks are events. The lanes of messages have a higher priority than Compute.
 class CudaDevice : public Device {
  public:
   virtual int ordinal() const = 0;
-  virtual CUstream_st* stream() const = 0;
-  // Waits for all that was enqueued; throws what went wrong on the device since.
-  virtual void synchronize() = 0;
+  virtual CUstream_st* stream(Lane lane = Lane::Compute) const = 0;
 };
 
 // Device `ordinal` among those that the process sees (CUDA_VISIBLE_DEVICES). Errors name what is

@@ -1,5 +1,6 @@
 #pragma once
-// Where memory lives. Host memory is one device; a GPU is another, behind the same five calls.
+// Where memory lives, and in which order work on it is done. Host memory is one device; a GPU is
+// another, behind the same calls.
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -8,6 +9,20 @@
 
 namespace chimera {
 
+// Queues of a device: what one is given is done in order, what several are given in any order that
+// marks leave open. A GPU has a stream for each; a host device does everything at once, in the
+// calling thread.
+enum class Lane { Compute, Down, Up, Reductions };
+inline constexpr int kLanes = 4;
+
+// A point in what a lane has been given.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+};
+
+// Calls may come from any thread. On a GPU they return when the work is enqueued, but for copy_out
+// and synchronize; without a lane named it is Compute's.
 class Device {
  public:
   virtual ~Device() = default;
@@ -17,8 +32,22 @@ class Device {
   virtual void* allocate(Index bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
   virtual void zero(void* memory, Index bytes) = 0;
+  // The host's memory may be reused at once.
   virtual void copy_in(void* device, const void* host, Index bytes) = 0;
+  // Returns when the numbers have come.
   virtual void copy_out(void* host, const void* device, Index bytes) = 0;
+  // From memory of this device, or of another that it can reach; the two do not overlap.
+  virtual void copy(void* to, const void* from, Index bytes, Lane lane = Lane::Compute) = 0;
+
+  virtual std::unique_ptr<Mark> make_mark() { return std::make_unique<Mark>(); }
+  // The mark moves behind all that the lane has been given until now.
+  virtual void record(Mark&, Lane) {}
+  // What the lane is given from now on begins after the mark as it stands now; one that was never
+  // recorded holds nothing up.
+  virtual void await(const Mark&, Lane) {}
+  virtual bool reached(const Mark&) { return true; }
+  // Waits for all lanes; throws what went wrong on the device since.
+  virtual void synchronize() {}
 };
 
 std::unique_ptr<Device> make_host_device();
