@@ -17,15 +17,17 @@ ParameterLayout tied_parameters(const ModelConfig& config) {
 }
 
 Stage::Stage(const ModelConfig& m, const std::vector<Index>& layers, int stage, Index samples,
-             Index T, bool split_backward, Recompute recompute)
+             Index T, bool split_backward, Recompute recompute, DType type)
     : config_(m),
       first_(stage == 0),
       last_(stage + 1 == static_cast<int>(layers.size())),
       split_(split_backward),
-      recompute_(recompute) {
+      recompute_(recompute),
+      type_(type) {
   const Index R = checked_mul(samples, T), count = layers[static_cast<std::size_t>(stage)];
   ENSURE(count >= 1, "stage ", stage, " has ", count, " layers; every stage needs at least one");
-  const nn::BlockConfig block = block_config(m);
+  nn::BlockConfig block = block_config(m);
+  block.type = type;
   if (m.tied_embeddings) tied_ = tied_parameters(m).parameters.front().region;
   if (first_ && !m.tied_embeddings) wte_ = declare_wte(params_, m);
   if (first_) wpe_ = declare_wpe(params_, m);
@@ -40,15 +42,15 @@ Stage::Stage(const ModelConfig& m, const std::vector<Index>& layers, int stage, 
     memory_.push_back({.saved = Block::declare_saved(slot_, name, block, samples, T, recompute),
                        .stash = stash,
                        .scratch = scratch});
-    if (i + 1 < count) between_.push_back(slot_.add(name + ".y", DType::F32, {R, m.n_embd}));
+    if (i + 1 < count) between_.push_back(slot_.add(name + ".y", type, {R, m.n_embd}));
   }
   if (split_) declare_split_stash(R);
   if (last_) declare_head(R);
 }
 
 void Stage::declare_edge(Index R) {
-  input_ = edge_.add("input", DType::F32, {R, config_.n_embd});
-  output_ = edge_.add("output, gradient", DType::F32, {R, config_.n_embd});
+  input_ = edge_.add("input", type_, {R, config_.n_embd});
+  output_ = edge_.add("output, gradient", type_, {R, config_.n_embd});
   tokens_ = edge_.add("tokens", DType::I32, {R});
   targets_ = edge_.add("targets", DType::I32, {R});
   losses_ = edge_.add("losses", DType::F32, {R});
@@ -59,7 +61,7 @@ void Stage::declare_edge(Index R) {
 void Stage::declare_split_stash(Index R) {
   const Index C = config_.n_embd;
   const auto own = [&](const char* name, Index width) {
-    return slot_.add(name, DType::F32, {R, width});
+    return slot_.add(name, type_, {R, width});
   };
   const bool reuse = recompute_ != Recompute::Selective;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -77,12 +79,12 @@ void Stage::declare_head(Index R) {
   const Index C = config_.n_embd, V = config_.vocab_size;
   ln_f_ = declare_ln_f(params_, config_);
   if (!config_.tied_embeddings) lm_head_ = declare_lm_head(params_, config_);
-  const Index chunk = std::clamp<Index>(kHeadChunkBytes / (V * size_of(DType::F32)), 1, R);
+  const Index chunk = std::clamp<Index>(kHeadChunkBytes / (V * size_of(type_)), 1, R);
   Layout head;
   norm_f_ = nn::LayerNorm::declare(head, "ln_f", R);
-  head_rows_ = head.add("head.rows", DType::F32, {R, C});
-  head_drows_ = head.add("head.drows", DType::F32, {R, C});
-  logits_ = head.add("head.logits", DType::F32, {chunk, V});
+  head_rows_ = head.add("head.rows", type_, {R, C});
+  head_drows_ = head.add("head.drows", type_, {R, C});
+  logits_ = head.add("head.logits", type_, {chunk, V});
   workspace_.reserve(head.bytes());
 }
 

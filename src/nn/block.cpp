@@ -30,7 +30,7 @@ Block::Saved Block::declare_saved(Layout& slot, const std::string& name, const B
                                   Index samples, Index T, Recompute recompute) {
   const Index R = samples * T, C = config.C;
   const auto rows = [&](const char* what, Index width) {
-    return slot.add(name + "." + what, DType::F32, {R, width});
+    return slot.add(name + "." + what, config.type, {R, width});
   };
   Saved saved{.qkv = rows("qkv", 3 * C),
               .heads = rows("heads", C),
@@ -52,14 +52,14 @@ Block::Saved Block::declare_saved(Layout& slot, const std::string& name, const B
 Block::Scratch Block::declare_scratch(Layout& workspace, const BlockConfig& config, Index samples,
                                       Index T) {
   const Index R = samples * T;
-  return {.rows = workspace.add("rows", DType::F32, {R, config.C}),
-          .wide = workspace.add("wide", DType::F32, {R, 4 * config.C}),
+  return {.rows = workspace.add("rows", config.type, {R, config.C}),
+          .wide = workspace.add("wide", config.type, {R, 4 * config.C}),
           .delta = workspace.add("delta", DType::F32, {samples, config.H, T})};
 }
 
 Block::Stash Block::declare_whole_stash(Layout& workspace, const BlockConfig& config,
                                         const Scratch& scratch, Index rows) {
-  const Region branch = workspace.add("d_branch", DType::F32, {rows, config.C});
+  const Region branch = workspace.add("d_branch", config.type, {rows, config.C});
   Region d_qkv = scratch.wide;
   d_qkv.shape[1] = 3 * config.C;
   return {.d_qkv = d_qkv, .d_attn = branch, .d_fc = scratch.wide, .d_mlp = branch};
@@ -166,12 +166,12 @@ void Block::backward_attention(Pass& pass, const Memory& m, Part part, Tensor g,
 
 Block::DecodeScratch Block::declare_decode(Layout& w, const BlockConfig& config, Index rows) {
   const Index C = config.C;
-  return {.norm = w.add("norm", DType::F32, {rows, C}),
+  return {.norm = w.add("norm", config.type, {rows, C}),
           .mean = w.add("mean", DType::F32, {rows}),
           .rstd = w.add("rstd", DType::F32, {rows}),
-          .qkv = w.add("qkv", DType::F32, {rows, 3 * C}),
-          .branch = w.add("branch", DType::F32, {rows, C}),
-          .fc = w.add("fc", DType::F32, {rows, 4 * C})};
+          .qkv = w.add("qkv", config.type, {rows, 3 * C}),
+          .branch = w.add("branch", config.type, {rows, C}),
+          .fc = w.add("fc", config.type, {rows, 4 * C})};
 }
 
 void Block::decode(Pass& pass, const DecodeScratch& scratch, Tensor x, Tensor keys, Tensor values,

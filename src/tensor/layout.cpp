@@ -20,13 +20,17 @@ Region Layout::add(const std::string& name, DType type, std::initializer_list<In
 
 Tensor Flat::at(const Region& region) const {
   ENSURE(base != nullptr, "memory of a layout is used before it is allocated");
-  void* data = base + region.offset;
+  const bool narrowed = type != DType::F32;
+  ENSURE(!narrowed || region.type == DType::F32, "a tensor of ", to_string(region.type),
+         " is in a layout that is kept in ", to_string(type));
+  const DType stored = narrowed ? type : region.type;
+  void* data = base + region.offset / size_of(region.type) * size_of(stored);
   const auto& s = region.shape;
   switch (region.rank) {
-    case 1: return {data, region.type, {s[0]}};
-    case 2: return {data, region.type, {s[0], s[1]}};
-    case 3: return {data, region.type, {s[0], s[1], s[2]}};
-    default: return {data, region.type, {s[0], s[1], s[2], s[3]}};
+    case 1: return {data, stored, {s[0]}};
+    case 2: return {data, stored, {s[0], s[1]}};
+    case 3: return {data, stored, {s[0], s[1], s[2]}};
+    default: return {data, stored, {s[0], s[1], s[2], s[3]}};
   }
 }
 

@@ -29,9 +29,11 @@ class Stage {
  public:
   // Stage `stage` of layers.size() stages; layers[s] blocks in stage s. Edges and slots hold
   // `samples` samples of T tokens. `split_backward`: BackwardInput and BackwardWeight are separate
-  // instructions.
+  // instructions. `type`: of activations, of what travels and of the weights that a pass brings;
+  // statistics, losses and gradients of weights are F32.
   Stage(const ModelConfig& config, const std::vector<Index>& layers, int stage, Index samples,
-        Index T, bool split_backward = false, Recompute recompute = Recompute::None);
+        Index T, bool split_backward = false, Recompute recompute = Recompute::None,
+        DType type = DType::F32);
 
   const ParameterLayout& parameters() const { return params_; }
   const Layout& edge_layout() const { return edge_; }
@@ -79,6 +81,7 @@ class Stage {
   ModelConfig config_;
   bool first_, last_, split_;
   Recompute recompute_;
+  DType type_;
   ParameterLayout params_;
   Layout edge_, slot_, workspace_;
   std::optional<Region> wte_, wpe_, lm_head_;  // in params_; wte and lm_head only when untied

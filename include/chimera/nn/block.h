@@ -22,6 +22,7 @@ struct BlockConfig {
   float epsilon = 1e-5f, attn_pdrop = 0, resid_pdrop = 0;
   float deviation = 0.02f,
         residual_deviation = 0.02f;  // of the initial matrices; of those that end a branch
+  DType type = DType::F32;           // of activations and their gradients; statistics are F32
 };
 
 class Block {

@@ -22,7 +22,7 @@ struct Region {
 
 class Layout {
  public:
-  static constexpr Index kAlignment = 64;
+  static constexpr Index kAlignment = 128;  // a tensor of half the width still begins at 64
   Region add(const std::string& name, DType type, std::initializer_list<Index> shape);
   // Ends of several alternatives that share memory: the layout grows to the longest.
   void reserve(Index bytes) { bytes_ = std::max(bytes_, round_up(bytes, kAlignment)); }
@@ -40,9 +40,11 @@ class Layout {
 };
 
 // A Layout's memory, not owned: weights of one version, one gradient accumulator, one slot, the
-// workspace.
+// workspace. Of a 16-bit `type` (weights in the type of computation) it is the memory of a Layout
+// of F32 regions alone, narrowed: half the bytes, every tensor at half its offset and in that type.
 struct Flat {
   std::byte* base = nullptr;
+  DType type = DType::F32;
   Tensor at(const Region& region) const;
 };
 
