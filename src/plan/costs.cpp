@@ -10,7 +10,7 @@ schedule::LinkCost cost(const Link& link) { return {link.latency, 1 / link.bandw
 double message_bytes(const Shape& shape) {
   const Index rows = checked_mul(shape.samples, shape.T);
   return static_cast<double>(
-      checked_mul(checked_mul(rows, shape.model.n_embd), size_of(DType::F32)));
+      checked_mul(checked_mul(rows, shape.model.n_embd), size_of(shape.type)));
 }
 
 schedule::Costs simulator_costs(const Cluster& cluster, const PieceTimes& times, const Shape& shape,

@@ -10,7 +10,8 @@ using schedule::ComputePlan;
 using schedule::Group;
 
 Shape shape_of(const SearchRequest& request, const Candidate& c) {
-  return {request.model, c.layers, c.samples, request.T, parse_recompute(c.recompute)};
+  return {request.model, c.layers, c.samples, request.T, parse_recompute(c.recompute),
+          request.type};
 }
 
 Sized size_up(const SearchRequest& request, const Candidate& c, const ComputePlan& plan) {

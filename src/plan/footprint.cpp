@@ -20,13 +20,15 @@ nn::Recompute parse_recompute(const std::string& name) {
 
 StageBytes stage_bytes(const Shape& shape, int stage, bool split, Index span) {
   StageBytes out;
+  out.type = shape.type;
   if (stage == static_cast<int>(shape.layers.size())) {
     out.parameters = model::tied_parameters(shape.model);
     return out;
   }
   const model::Stage declared(shape.model, shape.layers, stage, checked_mul(shape.samples, span),
-                              shape.T, split, shape.recompute);
+                              shape.T, split, shape.recompute, shape.type);
   out.parameters = declared.parameters();
+  out.samples = shape.samples;
   out.edge_slot = declared.edge_layout().bytes();
   out.full_slot = declared.slot_layout().bytes();
   out.workspace = declared.workspace_layout().bytes();
@@ -85,6 +87,7 @@ HeldBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule
   HeldBytes held;
   held.stage = group.stage;
   held.copy = stage.parameters.layout.bytes();
+  held.type = stage.type;
   held.versions = s.versions.at(static_cast<std::size_t>(group.stage));
   for (const Holder& h : group.holders) held.accumulators += h.worker == worker;
   held.gradient_steps = s.accumulators.at(static_cast<std::size_t>(group.stage));
@@ -123,6 +126,8 @@ WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages, const Sc
     out.full_slot_bytes = std::max(out.full_slot_bytes, stage.full_slot);
     out.workspace = std::max(out.workspace, stage.workspace);
   }
+  const Index batch = checked_mul(stages.front().samples, Index{train.micro_batches} * train.width);
+  out.losses = checked_mul(batch * size_of(DType::F64), train.lag() + 2);
   const auto w = static_cast<std::size_t>(worker);
   out.edge_slots = pool(train.edge_slots, evaluation ? &evaluation->edge_slots : nullptr, w);
   out.full_slots = pool(train.slots, evaluation ? &evaluation->slots : nullptr, w);
@@ -131,7 +136,7 @@ WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages, const Sc
 
 Index WorkerFootprint::weights() const {
   Index sum = 0;
-  for (const HeldBytes& h : held) sum += checked_mul(h.copy, h.versions);
+  for (const HeldBytes& h : held) sum += checked_mul(h.weights(), h.versions);
   return sum;
 }
 Index WorkerFootprint::gradients() const {
@@ -145,16 +150,24 @@ Index WorkerFootprint::moments() const {
   return sum;
 }
 
+Index WorkerFootprint::masters() const {
+  Index sum = 0;
+  for (const HeldBytes& h : held) sum += h.master();
+  return sum;
+}
+
 std::vector<MemoryItem> WorkerFootprint::items() const {
-  return {{"parameters", "weights", weights()},
-          {"parameters", "gradients", gradients()},
-          {"parameters", "Adam moments", moments()},
-          {"slots", concat(full_slots, " full slots of ", full_slot_bytes),
-           checked_mul(full_slots, full_slot_bytes)},
-          {"slots", concat(edge_slots, " edge slots of ", edge_slot_bytes),
-           checked_mul(edge_slots, edge_slot_bytes)},
-          {"workspace", "layers", workspace},
-          {"workspace", "reductions", reductions}};
+  std::vector<MemoryItem> list = {{"parameters", "weights", weights()}};
+  if (masters() > 0) list.push_back({"parameters", "master weights", masters()});
+  list.insert(list.end(), {{"parameters", "gradients", gradients()},
+                           {"parameters", "Adam moments", moments()},
+                           {"slots", concat(full_slots, " full slots of ", full_slot_bytes),
+                            checked_mul(full_slots, full_slot_bytes)},
+                           {"slots", concat(edge_slots, " edge slots of ", edge_slot_bytes),
+                            checked_mul(edge_slots, edge_slot_bytes)},
+                           {"workspace", "layers", workspace},
+                           {"workspace", "reductions", reductions}});
+  return list;
 }
 
 Index WorkerFootprint::bytes() const {

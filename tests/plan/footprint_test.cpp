@@ -1,5 +1,6 @@
 #include "chimera/plan/footprint.h"
 
+#include "chimera/plan/costs.h"
 #include "chimera/schedule/build.h"
 #include "support/support.h"
 
@@ -44,6 +45,38 @@ TEST_CASE("footprint: one worker, untied: weights, gradients and moments are the
   CHECK(f.full_slot_bytes > 0);
   CHECK(f.bytes() == 16 * parameters + f.full_slot_bytes * f.full_slots +
                          f.edge_slot_bytes * f.edge_slots + f.workspace);
+}
+
+// Weights of two bytes per version, and once the fp32 that they round.
+TEST_CASE("footprint: in 16 bits weights, activations and messages halve; the master is added") {
+  for (const int zero : {0, 1})
+    for (const int versions : {1, 4}) {
+      const schedule::Schedule s = built({.schedule = versions > 1 ? "pipedream" : "1f1b",
+                                          .depth = 4,
+                                          .micro_batches = versions > 1 ? 1 : 4,
+                                          .width = versions > 1 ? 1 : 2,
+                                          .zero_stage = versions > 1 ? 0 : zero},
+                                         false);
+      Shape shape{small_model(false), {1, 1, 1, 1}, 2, 16};
+      const WorkerFootprint wide = worker_footprint(all_stage_bytes(shape, s), s, nullptr, 0, 0);
+      const double wide_message = message_bytes(shape);
+      shape.type = DType::BF16;
+      const WorkerFootprint narrow = worker_footprint(all_stage_bytes(shape, s), s, nullptr, 0, 0);
+      INFO("ZeRO " << zero << ", " << versions << " versions");
+      CHECK(wide.held.front().versions == versions);
+      CHECK(item(wide, "master weights") == -1);  // no such line in the table
+      CHECK(item(narrow, "weights") == item(wide, "weights") / 2);
+      CHECK(item(narrow, "master weights") == item(wide, "Adam moments") / 2);
+      for (const char* kept : {"gradients", "Adam moments", "reductions"})
+        CHECK(item(narrow, kept) == item(wide, kept));
+      // Of a slot all but the statistics (four of norms, one per head and row) halve; of an edge
+      // all but ids and losses.
+      const Index R = 2 * 16, H = 2;
+      CHECK(narrow.full_slot_bytes - 4 * (4 + H) * R ==
+            (wide.full_slot_bytes - 4 * (4 + H) * R) / 2);
+      CHECK(narrow.edge_slot_bytes - 4 * 3 * R == (wide.edge_slot_bytes - 4 * 3 * R) / 2);
+      CHECK(message_bytes(shape) == wide_message / 2);
+    }
 }
 
 TEST_CASE("footprint: Chimera, tied: end workers hold both ends and four uses of the matrix") {

@@ -6,7 +6,7 @@
 
 namespace chimera::plan {
 
-// Bytes of an activation, or of an input gradient, of one micro-batch: 4 B T C.
+// Bytes of an activation, or of an input gradient, of one micro-batch: B T C numbers of its type.
 double message_bytes(const Shape& shape);
 
 // Worker w of replica r is device r * D + w; `stages` as from all_stage_bytes for the same shape.

@@ -22,6 +22,7 @@ struct Shape {
   std::vector<Index> layers;  // of each of the vD stages
   Index samples = 1, T = 0;   // B, tokens of a sample
   nn::Recompute recompute = nn::Recompute::None;
+  DType type = DType::F32;  // of computation: activations, messages, weights
 };
 
 // "none", "selective", "full"; UsageError for anything else.
@@ -29,8 +30,10 @@ nn::Recompute parse_recompute(const std::string& name);
 
 // The parts of one stage, or of the tied matrix, that do not depend on who holds it.
 struct StageBytes {
-  nn::ParameterLayout parameters;
+  nn::ParameterLayout parameters;                     // as F32: gradients, moments, master weights
+  DType type = DType::F32;                            // of the weights
   Index edge_slot = 0, full_slot = 0, workspace = 0;  // of one slot of `span` micro-batches
+  Index samples = 0;                                  // B
 };
 // `split`: the backward is two instructions. `span`: micro-batches of one slot. Stage vD (where the
 // model is tied): the matrix, without slots.
@@ -50,13 +53,18 @@ std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index me
 // What one worker keeps of one stage.
 struct HeldBytes {
   int stage = 0;             // vD: the tied matrix
-  Index copy = 0;            // bytes of one copy of its parameters
+  Index copy = 0;            // bytes of its parameters in F32: of one accumulator of gradients
+  DType type = DType::F32;   // of the weights
   Index versions = 1;        // copies of the weights
   Index accumulators = 0;    // gradients: one per (pipe, use) on this worker
   Index gradient_steps = 1;  // steps whose gradients are held at once
   Index contributions = 1, members = 1, member = 0;  // of the reduction over all replicas
   Index moments = 0;  // bytes of each of Adam's two, of the whole or of this worker's shard
   Index scratch = 0;  // bytes that its reduction needs while under way
+  // Bytes of one copy of the weights; of what 16-bit weights are the rounding of (fp32, sharded as
+  // the moments; 0 where the weights are F32 themselves).
+  Index weights() const { return copy / size_of(DType::F32) * size_of(type); }
+  Index master() const { return type == DType::F32 ? 0 : moments; }
 };
 
 struct WorkerFootprint {
@@ -65,7 +73,8 @@ struct WorkerFootprint {
   Index full_slots = 0, full_slot_bytes = 0;
   Index workspace = 0;
   Index reductions = 0;  // scratch: one sum is under way at a time
-  Index weights() const, gradients() const, moments() const;
+  Index losses = 0;      // of the samples of every step in flight
+  Index weights() const, gradients() const, moments() const, masters() const;
   std::vector<MemoryItem> items() const;
   Index bytes() const;  // of all items
 };

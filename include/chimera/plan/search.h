@@ -25,6 +25,7 @@ struct SearchRequest {
   bool measured = false;  // the run will have a calibration: searched schedules follow its times
   Index workers = 1, batch = 1, T = 0;  // P, B * N * W, tokens of a sample
   Index memory = 0;                     // bytes of a worker; 0: the cluster's
+  DType type = DType::F32;              // of computation
   std::vector<std::string> schedules;   // empty: all known
   std::vector<std::string> recompute = {"none", "selective", "full"};
   std::vector<int> zero_stages = {0, 1};
