@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "chimera/device/cuda_info.h"
 #include "kernels.h"
 
 namespace chimera {
@@ -191,20 +192,10 @@ class OneCudaDevice final : public CudaDevice {
 
 // Throws where the driver or the number of devices does not serve.
 void check_present(int ordinal) {
+  const std::string problem = cuda_problem();
+  ENSURE(problem.empty(), problem);
   int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaErrorInsufficientDriver) {
-    int driver = 0, runtime = 0;
-    cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&runtime);
-    ENSURE(driver != 0, "no NVIDIA driver is loaded; install one, or set device.kind to cpu");
-    Fail("the NVIDIA driver knows CUDA ", driver / 1000, ".", driver % 1000 / 10,
-         ", this program needs ", runtime / 1000, ".", runtime % 1000 / 10,
-         "; update the driver, build with an older CUDA, or set device.kind to cpu");
-  }
-  ENSURE(status != cudaErrorNoDevice && (status != cudaSuccess || count > 0),
-         "there is no GPU (or CUDA_VISIBLE_DEVICES hides it); set device.kind to cpu");
-  check_cuda(status, "looking for GPUs");
+  check_cuda(cudaGetDeviceCount(&count), "counting GPUs");
   ENSURE(ordinal >= 0 && ordinal < count, "GPU ", ordinal, " was asked for, and there are ", count,
          " (CUDA_VISIBLE_DEVICES counts); start no more ranks on a node than it has GPUs");
 }

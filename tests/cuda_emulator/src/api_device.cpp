@@ -17,7 +17,13 @@ int checked_device(const Machine& m, int device) {
 
 }  // namespace
 
-cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 0;
+  return api_call([&](Machine& m, auto&) {
+    *version = m.options.driver;
+    return cudaSuccess;
+  });
+}
 cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = CUDART_VERSION;
   return cudaSuccess;
@@ -26,8 +32,9 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;
   return api_call([&](Machine& m, auto&) {
+    if (m.options.driver < CUDART_VERSION) return cudaErrorInsufficientDriver;
     *count = m.options.devices;
-    return cudaSuccess;
+    return m.options.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
   });
 }
 
@@ -140,6 +147,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   return api_call([&](Machine& m, auto&) {
+    if (m.options.capability < m.options.code) return cudaErrorNoKernelImageForDevice;
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
     const auto most = static_cast<int>(device_limits(m.options.capability).shared_opt_in);
     if (value < 0 || value > most)

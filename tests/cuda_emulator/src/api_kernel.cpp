@@ -38,6 +38,9 @@ void check_launch(Machine& m, const KernelLaunch& k) {
   const std::string name = function_name(k.kernel);
   const auto threads = std::uint64_t{k.block.x} * k.block.y * k.block.z;
   const auto config = cudaErrorInvalidConfiguration;
+  if (m.options.capability < m.options.code)
+    refuse(cudaErrorNoKernelImageForDevice, name, ": built for compute capability ", m.options.code,
+           "; the device has ", m.options.capability);
   if (threads == 0 || k.grid.x == 0 || k.grid.y == 0 || k.grid.z == 0)
     refuse(config, name, ": an empty launch, grid ", text(k.grid), ", block ", text(k.block));
   if (k.block.x > 1024 || k.block.y > 1024 || k.block.z > 64 ||

@@ -22,6 +22,8 @@ Options options_of_environment() {
   o.seed = static_cast<std::uint64_t>(from_environment("CHIMERA_EMULATOR_SEED", 0));
   o.devices = static_cast<int>(from_environment("CHIMERA_EMULATOR_DEVICES", o.devices));
   o.capability = static_cast<int>(from_environment("CHIMERA_EMULATOR_CAPABILITY", o.capability));
+  o.code = static_cast<int>(from_environment("CHIMERA_EMULATOR_CODE", o.code));
+  o.driver = static_cast<int>(from_environment("CHIMERA_EMULATOR_DRIVER", o.driver));
   o.memory_bytes = static_cast<std::size_t>(
       from_environment("CHIMERA_EMULATOR_MEMORY", static_cast<double>(o.memory_bytes)));
   o.deadline_seconds = from_environment("CHIMERA_EMULATOR_DEADLINE", o.deadline_seconds);

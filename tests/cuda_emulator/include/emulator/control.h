@@ -6,8 +6,8 @@
 
 namespace emulator {
 
-// Starting values come from the environment: CHIMERA_EMULATOR_SEED, _DEVICES, _CAPABILITY, _MEMORY
-// (bytes), _DEADLINE (seconds).
+// Starting values come from the environment: CHIMERA_EMULATOR_SEED, _DEVICES, _CAPABILITY, _CODE,
+// _DRIVER, _MEMORY (bytes), _DEADLINE (seconds).
 struct Options {
   // The order of everything that a program may not depend on. Blocks and threads: 0 ascending, 1
   // descending, else shuffled. Streams: 0 nothing runs before a host call needs it, 1 everything
@@ -15,7 +15,9 @@ struct Options {
   // partly ahead of need.
   std::uint64_t seed = 0;
   int devices = 1;
-  int capability = 90;                              // 80, 86, 89, 90 or 100
+  int capability = 90;  // 80, 86, 89, 90 or 100
+  int code = 80;  // the least capability that this program has code for; launches below are refused
+  int driver = 13000;                               // the CUDA that the driver knows; 0: no driver
   std::size_t memory_bytes = std::size_t{4} << 30;  // of each device
   // Of a wait for another host thread (a collective's other ranks) in which nothing at all moves
   // on.

@@ -1,0 +1,33 @@
+#pragma once
+// What this program finds of CUDA on the machine, for `chimera info` and for messages. Nothing here
+// throws for what is missing: that is the answer.
+#include <string>
+#include <vector>
+
+#include "chimera/base/types.h"
+
+namespace chimera {
+
+struct CudaDeviceInfo {
+  int ordinal = 0;        // among those that the process sees (CUDA_VISIBLE_DEVICES)
+  std::string name, bus;  // "NVIDIA H200", "0000:1b:00.0"
+  int capability = 0;     // 90: 9.0
+  int multiprocessors = 0;
+  Index memory_bytes = 0, free_bytes = 0;
+  std::vector<int> peers;  // the devices whose memory it reaches without the host
+  std::string problem;     // one line: why this program does not run on it; empty: it does
+};
+
+// One line: why this program can use no GPU here, and the way out; empty: there is one.
+std::string cuda_problem();
+// The GPUs that the process sees, also those this program was not built for; none where there is a
+// problem. Takes hold of each for a moment, as any program that computes on it does.
+std::vector<CudaDeviceInfo> cuda_devices();
+
+// "CUDA driver 13.0" and so on; "not built in" where a library is not.
+struct CudaLibrary {
+  std::string name, version;
+};
+std::vector<CudaLibrary> cuda_libraries();
+
+}  // namespace chimera
