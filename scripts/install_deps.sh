@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Chimera needs: scripts/install_deps.sh [build] [tests] [quickstart] (default: build).
+# Installs the Debian packages that Chimera needs: scripts/install_deps.sh [build] [tests] [quickstart] [cuda] (default: build).
 # As root or with sudo; otherwise prints the exact command and stops. Does nothing when all are there.
+# cuda: no package, but the headers of cudnn-frontend (from PyPI's wheel) under CHIMERA_DEPS (default ~/.cache/chimera).
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libdnnl-dev mpich libmpich-dev nlohmann-json3-dev libspdlog-dev
@@ -8,13 +9,27 @@ build=(g++ cmake ninja-build pkg-config libdnnl-dev mpich libmpich-dev nlohmann-
 tests=(catch2 python3 xz-utils zstd)
 quickstart=(bible-kjv jargon-text xz-utils)
 
+cudnn_frontend=1.32.0
+get_cudnn_frontend() {
+  local folder=${CHIMERA_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/chimera}/cudnn-frontend work
+  [ -f "$folder/include/cudnn_frontend.h" ] && return
+  work=$(mktemp -d)
+  echo "Getting: the headers of cudnn-frontend $cudnn_frontend into $folder"
+  python3 -m pip download -q --no-deps -d "$work" "nvidia-cudnn-frontend==$cudnn_frontend"
+  python3 -m zipfile -e "$work"/*.whl "$work/wheel"
+  mkdir -p "$folder"
+  cp -r "$work"/wheel/include "$work"/wheel/*.dist-info/licenses "$folder"
+  rm -r "$work"
+}
+
 wanted=()
 for part in "${@:-build}"; do
   case $part in
     build) wanted+=("${build[@]}") ;;
     tests) wanted+=("${tests[@]}") ;;
     quickstart) wanted+=("${quickstart[@]}") ;;
-    *) echo "install_deps.sh: unknown part '$part'; known: build tests quickstart" >&2; exit 2 ;;
+    cuda) get_cudnn_frontend ;;
+    *) echo "install_deps.sh: unknown part '$part'; known: build tests quickstart cuda" >&2; exit 2 ;;
   esac
 done
 
