@@ -12,6 +12,7 @@
 #include "chimera/base/threads.h"
 #include "chimera/plan/calibration.h"
 #include "chimera/plan/search.h"
+#include "chimera/tensor/half.h"
 #include "measure_layout.h"
 #include "model_option.h"
 
@@ -19,7 +20,7 @@ namespace chimera::cli {
 namespace {
 
 struct Arguments {
-  std::string model, cluster, calibration, transport = "local", memory, output;
+  std::string model, cluster, calibration, transport = "local", memory, output, precision;
   Index measured_steps = 0;
   plan::SearchRequest search;
 };
@@ -90,6 +91,7 @@ train::Config base_config(const Arguments& a) {
   }
   base.model = model.model;
   base.data.sequence_length = model.sequence_length();
+  if (!a.precision.empty()) base.precision.compute = a.precision;
   return base;
 }
 
@@ -128,6 +130,14 @@ void print_measured(const train::Config& base, const std::vector<plan::Ranked>& 
   std::cout << text;
 }
 
+// After "times estimated", of 16-bit types: what is known of them.
+std::string precision_text(const plan::SearchRequest& s, bool estimated) {
+  if (s.type == DType::F32) return "";
+  if (estimated && s.cluster.peak_flops_16bit > 0) return " for " + to_string(s.type);
+  return concat(" for F32 (memory and messages are ", to_string(s.type),
+                "'s; no rate of 16-bit products is known)");
+}
+
 void run(Arguments& a) {
   if (a.cluster.empty() == a.calibration.empty())
     FailUsage("give either --cluster, or --calibration for this machine",
@@ -137,11 +147,12 @@ void run(Arguments& a) {
   plan::SearchRequest& s = a.search;
   s.model = base.model;
   s.T = base.sequence_length();
+  s.type = parse_compute_type(base.precision.compute);
   if (!a.memory.empty()) s.memory = parse_bytes(a.memory);
   plan::Calibration calibration;
   if (a.calibration.empty()) {
     s.cluster = cluster_option(a.cluster);
-    s.times = [&s](Index B) { return plan::estimated_times(s.cluster, s.model, B, s.T); };
+    s.times = [&s](Index B) { return plan::estimated_times(s.cluster, s.model, B, s.T, s.type); };
   } else {
     calibration = plan::read_calibration(a.calibration);
     s.cluster = plan::cluster_of(calibration, a.transport);
@@ -159,11 +170,13 @@ void run(Arguments& a) {
   std::cout << "P " << s.workers << ", batch " << s.batch << " x " << s.T << " tokens, "
             << model::parameter_count(s.model) << " parameters, on " << s.cluster.name << " ("
             << s.cluster.device << "), times " << (a.calibration.empty() ? "estimated" : "measured")
-            << "\n"
+            << precision_text(s, a.calibration.empty()) << "\n"
             << plan::report(s, result);
   if (result.ranked.empty())
-    Fail("no layout can be run; the reasons stand above: where it is memory, allow recomputation and "
-         "ZeRO, or use more workers; where it is a division, another --batch or --workers");
+    Fail(
+        "no layout can be run; the reasons stand above: where it is memory, allow recomputation "
+        "and "
+        "ZeRO, or use more workers; where it is a division, another --batch or --workers");
   if (a.measured_steps > 0) {
     if (a.calibration.empty())
       FailUsage(
@@ -197,6 +210,10 @@ void add_what_is_planned(CLI::App& command, Arguments& a) {
       ->check(CLI::Range(Index{0}, Index{1} << 24))
       ->capture_default_str();
   command.add_option("--memory", a.memory, "of a worker: 16GiB, 40GB; default: the cluster's");
+  command
+      .add_option("--precision", a.precision,
+                  "fp32, bf16, fp16; default: the configuration's, or fp32")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}));
 }
 
 void add_choices(CLI::App& command, Arguments& a) {

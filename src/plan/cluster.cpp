@@ -44,10 +44,16 @@ Cluster parse_cluster(const std::string& text, const std::string& name) {
   Cluster c;
   c.name = root["name"].text(200);
   const Fields device = root["device"];
-  device.only({"name", "peak_flops", "achieved_fraction", "memory_bytes", "memory_bandwidth"});
+  device.only({"name", "peak_flops", "achieved_fraction", "memory_bytes", "memory_bandwidth"},
+              {"peak_flops_16bit", "achieved_fraction_16bit"});
   c.device = device["name"].text(200);
   c.peak_flops = value_of(device["peak_flops"]).number(kFlops);
   c.achieved_fraction = value_of(device["achieved_fraction"]).number(kFraction);
+  if (device.has("peak_flops_16bit"))
+    c.peak_flops_16bit = value_of(device["peak_flops_16bit"]).number(kFlops);
+  c.achieved_fraction_16bit = device.has("achieved_fraction_16bit")
+                                  ? value_of(device["achieved_fraction_16bit"]).number(kFraction)
+                                  : c.achieved_fraction;
   c.memory_bytes = value_of(device["memory_bytes"]).number(kMemory);
   c.memory_bandwidth = value_of(device["memory_bandwidth"]).number(kBandwidth);
   c.devices_per_node = value_of(root["devices_per_node"]).count(kDevices);

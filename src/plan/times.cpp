@@ -2,11 +2,16 @@
 
 namespace chimera::plan {
 
-PieceTimes estimated_times(const Cluster& cluster, const model::ModelConfig& m, Index B, Index T) {
+PieceTimes estimated_times(const Cluster& cluster, const model::ModelConfig& m, Index B, Index T,
+                           DType type) {
   const double C = static_cast<double>(m.n_embd), V = static_cast<double>(m.vocab_size),
                R = static_cast<double>(checked_mul(B, T));
-  const double rate = cluster.peak_flops * cluster.achieved_fraction;
-  const auto moved = [&](double floats) { return 4 * floats / cluster.memory_bandwidth; };
+  const bool narrow = type != DType::F32;
+  const double rate = narrow && cluster.peak_flops_16bit > 0
+                          ? cluster.peak_flops_16bit * cluster.achieved_fraction_16bit
+                          : cluster.peak_flops * cluster.achieved_fraction;
+  const double width = static_cast<double>(size_of(type));
+  const auto moved = [&](double numbers) { return width * numbers / cluster.memory_bandwidth; };
   const std::vector<model::StageWork> work = model::stage_work(m, {1, 1}, B, T);
   const model::StageWork& block = work.front();
   PieceTimes times;
@@ -19,7 +24,9 @@ PieceTimes estimated_times(const Cluster& cluster, const model::ModelConfig& m, 
   times.embedding_forward = moved(3 * R * C);
   times.embedding_backward = moved(6 * R * C);
   times.head = (work.back().forward - block.forward) / rate + moved(3 * R * V);
-  times.optimizer = moved(7);  // reads weight, gradient and two moments; writes three of them
+  // Reads weight (or master), gradient and two moments and writes three of them, in fp32; then the
+  // 16-bit weight.
+  times.optimizer = (4 * 7 + (narrow ? width : 0)) / cluster.memory_bandwidth;
   return times;
 }
 

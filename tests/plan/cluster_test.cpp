@@ -30,6 +30,7 @@ TEST_CASE("clusters: every shipped file is read, with a source for every number"
   CHECK(dgx.intra_node.bandwidth == 450e9);  // one of NVLink's two directions
   CHECK(dgx.inter_node.seconds(50e9) == Approx(1 + 8e-6));
   CHECK(dgx.reduction_inter_node.bandwidth == 50e9);
+  CHECK(dgx.peak_flops_16bit == 989e12);
 }
 
 TEST_CASE("clusters: what is missing, negative or absurd is refused by key, value and range") {
@@ -40,6 +41,7 @@ TEST_CASE("clusters: what is missing, negative or absurd is refused by key, valu
       {"\"value\": 66.9e12", "\"value\": -1", "device.peak_flops.value is -1"},
       {"\"value\": 66.9e12", "\"value\": 6.69e24", "from 1e+08 to 1e+18 operations per second"},
       {"\"value\": 0.6", "\"value\": 1.5", "device.achieved_fraction.value is 1.5"},
+      {"\"value\": 989e12", "\"value\": 0", "device.peak_flops_16bit.value is 0"},
       {"\"value\": 80e9", "\"value\": 80", "device.memory_bytes.value is 80"},
       {"\"value\": 80e9", "\"value\": \"80 GB\"", "device.memory_bytes.value is \"80 GB\""},
       {"\"value\": 8,", "\"value\": 8.5,", "devices_per_node.value is 8.5; it must be a whole"},

@@ -34,6 +34,40 @@ SearchRequest small(Index workers, Index batch) {
 
 }  // namespace
 
+TEST_CASE("estimated times in 16 bits: products at their own rate, half the bytes for the rest") {
+  const SearchRequest r = small(1, 1);
+  Cluster c = r.cluster;
+  c.memory_bandwidth = 1e12;
+  const PieceTimes wide = estimated_times(c, r.model, 2, r.T),
+                   unknown = estimated_times(c, r.model, 2, r.T, DType::BF16);
+  CHECK(unknown.block_forward == wide.block_forward);  // no rate of such products is known
+  CHECK(unknown.embedding_forward == Approx(wide.embedding_forward / 2));
+  CHECK(unknown.optimizer == Approx(wide.optimizer * 30 / 28));  // fp32 state and a 16-bit weight
+  c.peak_flops_16bit = 8 * c.peak_flops;
+  c.achieved_fraction_16bit = 0.5;
+  const PieceTimes narrow = estimated_times(c, r.model, 2, r.T, DType::BF16);
+  CHECK(narrow.block_forward == Approx(wide.block_forward / 4));
+  CHECK(narrow.embedding_forward == unknown.embedding_forward);
+}
+
+TEST_CASE("search: in 16 bits larger micro-batches fit, beside more state") {
+  SearchRequest r = small(1, 4);
+  // State is 16 bytes per parameter, 105 MB; in 16 bits 18 bytes, 118 MB. A sample's activations
+  // are 17 MB, or half of it: two samples against four.
+  r.memory = 160'000'000;
+  r.recompute = {"none"};
+  const auto most = [&](DType type) {
+    r.type = type;
+    const SearchResult result = search(r);
+    Index B = 0;
+    for (const Ranked& ranked : result.ranked) B = std::max(B, ranked.candidate.samples);
+    return B;
+  };
+  const Index wide = most(DType::F32), narrow = most(DType::BF16);
+  CHECK(wide == 2);
+  CHECK(narrow == 4);
+}
+
 TEST_CASE("search: with free messages and reductions, plain data parallelism has no bubble") {
   SearchRequest r = small(4, 16);
   r.schedules = {"gpipe", "1f1b"};  // Chimera of two stages has no bubble, either

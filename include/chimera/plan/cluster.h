@@ -18,8 +18,10 @@ struct Cluster {
   std::string name, device;
   double peak_flops = 0;         // of one device, fp32 operations per second
   double achieved_fraction = 1;  // of the peak that matrix products of a transformer reach
-  double memory_bytes = 0;       // of one device, usable by a worker
-  double memory_bandwidth = 0;   // bytes per second
+  double peak_flops_16bit = 0;   // of products of bf16 or fp16 added in fp32; 0: not known
+  double achieved_fraction_16bit = 1;
+  double memory_bytes = 0;      // of one device, usable by a worker
+  double memory_bandwidth = 0;  // bytes per second
   Index devices_per_node = 1;
   Index nodes = 0;  // 0: not limited
   Link inter_node, intra_node;

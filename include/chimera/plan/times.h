@@ -20,9 +20,10 @@ struct PieceTimes {
 };
 
 // From operation counts (model::stage_work: causal attention, head in the forward) at the achieved
-// rate; embeddings, the optimizer and the rest that memory bounds from bytes moved.
+// rate; embeddings, the optimizer and the rest that memory bounds from bytes moved. With a 16-bit
+// `type` at the cluster's rate of 16-bit products, or at that of fp32 where it is not known.
 PieceTimes estimated_times(const Cluster& cluster, const model::ModelConfig& model, Index B,
-                           Index T);
+                           Index T, DType type = DType::F32);
 
 // Of one micro-batch, per stage.
 struct StageSeconds {
