@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "chimera/device/cuda_info.h"
+#include "graphs.h"
 #include "kernels.h"
 
 namespace chimera {
@@ -83,8 +84,10 @@ class Streams {
 
 class Event final : public Mark {
  public:
-  Event() {
-    check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "creating an event");
+  explicit Event(bool timed) {
+    check_cuda(
+        cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
+        "creating an event");
   }
   ~Event() override { cudaEventDestroy(event_); }
   Event(const Event&) = delete;
@@ -98,7 +101,10 @@ class Event final : public Mark {
 class OneCudaDevice final : public CudaDevice {
  public:
   explicit OneCudaDevice(int ordinal)
-      : ordinal_(ordinal), streams_(ordinal), staging_(streams_.of(Lane::Compute)) {
+      : ordinal_(ordinal),
+        streams_(ordinal),
+        staging_(streams_.of(Lane::Compute)),
+        graphs_(streams_.of(Lane::Compute)) {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, ordinal), "reading the GPU's properties");
     name_ = concat("cuda:", ordinal, " ", static_cast<const char*>(properties.name));
@@ -153,9 +159,9 @@ class OneCudaDevice final : public CudaDevice {
                "copying within the GPU");
   }
 
-  std::unique_ptr<Mark> make_mark() override {
+  std::unique_ptr<Mark> make_mark(bool timed) override {
     activate();
-    return std::make_unique<Event>();
+    return std::make_unique<Event>(timed);
   }
   void record(Mark& mark, Lane lane) override {
     activate();
@@ -172,6 +178,18 @@ class OneCudaDevice final : public CudaDevice {
     check_cuda(status, "asking for an event");
     return true;
   }
+  double seconds_between(const Mark& from, const Mark& to) override {
+    activate();
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, Event::of(from), Event::of(to)),
+               "reading the GPU's clock");
+    return 1e-3 * static_cast<double>(milliseconds);
+  }
+  bool replays() const override { return true; }
+  void replay(const ReplayKey& key, const std::function<void()>& body) override {
+    activate();
+    graphs_.run(key, body);
+  }
   void synchronize() override {
     activate();
     for (int lane = 0; lane < kLanes; ++lane)
@@ -187,6 +205,7 @@ class OneCudaDevice final : public CudaDevice {
   Streams streams_;
   std::mutex staging_mutex_;
   Staging staging_;
+  cuda::Graphs graphs_;
   std::string name_;
 };
 

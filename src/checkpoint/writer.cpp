@@ -145,19 +145,25 @@ std::string CheckpointWriter::write_shard(int writer, int writers,
   Shard shard;
   for (const Kind kind : {Kind::Weight, Kind::Moment}) {
     std::vector<TensorShape> shapes;
-    std::vector<Tensor> data;
+    std::vector<const NamedTensor*> data;
     for (const Index width : {8, 4, 2})  // wider types first: every tensor stays aligned
       for (const NamedTensor& t : tensors)
         if (t.kind == kind && size_of(t.tensor.type()) == width) {
           shapes.push_back(shape_of(t));
-          data.push_back(t.tensor);
+          data.push_back(&t);
         }
     if (data.empty()) continue;
     const std::string name =
         shard_name(kind == Kind::Weight ? "model" : "optimizer", writer, writers);
     SafetensorsWriter file(temporary_ / name, std::move(shapes));
-    for (const Tensor& tensor : data) {
-      file.write(bytes_of(tensor));
+    for (const NamedTensor* t : data) {
+      if (t->device == nullptr) {
+        file.write(bytes_of(t->tensor));
+      } else {
+        HostCopy copy(*t->device, t->tensor);
+        copy.load();
+        file.write(bytes_of(copy.here()));
+      }
       reach("shard");
     }
     file.close();

@@ -53,6 +53,12 @@ Tensor Tensor::rows(Index first, Index count) const {
   return out;
 }
 
+Tensor Tensor::at(void* data) const {
+  Tensor out = *this;
+  out.data_ = data;
+  return out;
+}
+
 Tensor Tensor::reshaped(std::initializer_list<Index> shape) const {
   Tensor out(data_, type_, shape);
   ENSURE(out.size_ == size_, shape_text(), " cannot be viewed as ", out.shape_text());

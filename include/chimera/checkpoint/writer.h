@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "chimera/checkpoint/manifest.h"
+#include "chimera/tensor/host_copy.h"
 
 namespace chimera::checkpoint {
 
@@ -20,8 +21,9 @@ enum class Kind { Weight, Moment };
 // Weights go under their Hugging Face names, Adam's moments as adam.m.NAME and adam.v.NAME.
 struct NamedTensor {
   std::string name;
-  Tensor tensor;  // in host memory
+  Tensor tensor;
   Kind kind = Kind::Weight;
+  Device* device = nullptr;  // whose memory holds it; null: the host's
 };
 
 // A small file that goes into the checkpoint as it is, such as {"tokenizer/vocab.json", bytes}.

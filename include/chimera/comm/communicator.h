@@ -21,6 +21,8 @@ class Aborted : public Error {
   using Error::Error;
 };
 
+class Adder;  // collectives.h
+
 class Communicator {
  public:
   using Request = std::int64_t;                // of this endpoint; 0 is "nothing to wait for"
@@ -31,6 +33,11 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string transport() const = 0;  // "local", "mpi"
+  // The endpoint of the same thread for host memory: this one, except where this one's messages are
+  // of a GPU's memory.
+  virtual Communicator& host() { return *this; }
+  // What adds numbers that lie where this endpoint's messages do; null: the host.
+  virtual Adder* adder() { return nullptr; }
 
   // The bytes must stay valid and untouched until the request is waited for. The receiver's span
   // must have the sender's length: anything else is an Error on the receiver that names both.
@@ -41,6 +48,8 @@ class Communicator {
   // wait in the error after the deadline: "waited 600 s for worker 1 in <what>". Throws Aborted
   // when another worker failed.
   virtual void wait(Request request, std::string_view what) = 0;
+  // Throws what a wait would because a worker has failed.
+  virtual void throw_if_failed() {}
   // Ends all requests of this endpoint, so that their buffers may be freed. With any left the job
   // has failed: an exception is on its way, and the other workers get Aborted.
   virtual void abandon() noexcept = 0;
@@ -57,7 +66,7 @@ class Communicator {
 
   // Multiplies the deadline of the waits to come, also of the second endpoint's: above 1 while a
   // slow start is to be expected. From any thread.
-  void set_patience(double factor) { patience_ = factor; }
+  virtual void set_patience(double factor) { patience_ = factor; }
   double patience() const { return patience_; }
 
   void send(int peer, int channel, std::span<const std::byte> bytes, std::string_view what) {

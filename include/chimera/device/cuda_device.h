@@ -10,6 +10,7 @@ namespace chimera {
 // Marks are events. The lanes of messages have a higher priority than Compute.
 class CudaDevice : public Device {
  public:
+  bool in_host_memory() const final { return false; }
   virtual int ordinal() const = 0;
   virtual CUstream_st* stream(Lane lane = Lane::Compute) const = 0;
 };

@@ -1,7 +1,10 @@
 #pragma once
 // Where memory lives, and in which order work on it is done. Host memory is one device; a GPU is
 // another, behind the same calls.
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,6 +30,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::string name() const = 0;
+  // Whether the host may read and write its memory directly.
+  virtual bool in_host_memory() const { return true; }
   // At least 64-byte aligned; throws with the size when there is not enough memory. Contents
   // undefined.
   virtual void* allocate(Index bytes) = 0;
@@ -39,15 +44,28 @@ class Device {
   // From memory of this device, or of another that it can reach; the two do not overlap.
   virtual void copy(void* to, const void* from, Index bytes, Lane lane = Lane::Compute) = 0;
 
-  virtual std::unique_ptr<Mark> make_mark() { return std::make_unique<Mark>(); }
+  // `timed`: for seconds_between.
+  virtual std::unique_ptr<Mark> make_mark([[maybe_unused]] bool timed = false) {
+    return std::make_unique<Mark>();
+  }
   // The mark moves behind all that the lane has been given until now.
   virtual void record(Mark&, Lane) {}
   // What the lane is given from now on begins after the mark as it stands now; one that was never
   // recorded holds nothing up.
   virtual void await(const Mark&, Lane) {}
   virtual bool reached(const Mark&) { return true; }
+  // Of two that the device has reached; by its own clock.
+  virtual double seconds_between(const Mark&, const Mark&) { return 0; }
   // Waits for all lanes; throws what went wrong on the device since.
   virtual void synchronize() {}
+
+  // Whether replay() gains anything.
+  virtual bool replays() const { return false; }
+  // Runs `body`, which gives work to Compute alone and waits for nothing. Calls with one key must
+  // give the same work on the same memory: a GPU records the second and launches the record later on
+  // (CUDA graphs), without calling `body`.
+  using ReplayKey = std::array<std::uint64_t, 16>;
+  virtual void replay(const ReplayKey&, const std::function<void()>& body) { body(); }
 };
 
 std::unique_ptr<Device> make_host_device();

@@ -53,6 +53,8 @@ class Tensor {
 
   // `count` entries of dimension 0 from `first` on.
   Tensor rows(Index first, Index count) const;
+  // Type and shape of this one in other memory.
+  Tensor at(void* data) const;
   // The same numbers in another shape of equal size.
   Tensor reshaped(std::initializer_list<Index> shape) const;
 
