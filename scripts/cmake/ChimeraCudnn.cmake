@@ -22,7 +22,7 @@ endif()
 
 function(chimera_use_cudnn target)
   if(cudnn_found)
-    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/cuda/cudnn/graphs.cpp)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/cuda/cudnn/attention_graphs.cpp)
     target_include_directories(${target} SYSTEM PRIVATE ${CHIMERA_CUDNN_FRONTEND_INCLUDE} ${CHIMERA_CUDNN_INCLUDE})
     target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
     message(STATUS "Attention: cuDNN, beside our own kernels")

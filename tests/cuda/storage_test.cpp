@@ -137,7 +137,8 @@ template <class T>
 void check_matmul() {
   for_every_order([] {
     const auto device = make_cuda_device(0);
-    cuda::Matmul matmul(device->stream(), false);
+    cuda::Choices choices;
+    cuda::Matmul matmul(device->stream(), {}, choices);
     const Index M = 40, N = 24, K = 56;
     const Floats a = storable<T>(M * K, 1), b = storable<T>(K * N, 2), bias = storable<T>(N, 3),
                  before = storable<T>(M * N, 4);
@@ -178,7 +179,8 @@ TEST_CASE("storage: products of bf16 and of fp16 into fp32 and into their own ty
 TEST_CASE("matmul: timing its candidates changes no result, though out is added to") {
   for_every_order([] {
     const auto device = make_cuda_device(0);
-    cuda::Matmul matmul(device->stream(), true);
+    cuda::Choices choices;
+    cuda::Matmul matmul(device->stream(), {.time_candidates = true}, choices);
     const Index n = 48;
     const Floats a = random_floats(n * n, 1), b = random_floats(n * n, 2);
     const Array<float> da(*device, a), db(*device, b), out(*device, a);

@@ -68,6 +68,15 @@ enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
 };
 
+// Masks of CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK.
+enum cublasLtReductionScheme_t {
+  CUBLASLT_REDUCTION_SCHEME_NONE = 0,
+  CUBLASLT_REDUCTION_SCHEME_INPLACE = 1,
+  CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2,
+  CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE = 4,
+  CUBLASLT_REDUCTION_SCHEME_MASK = 7
+};
+
 struct cublasLtContext;
 struct cublasLtMatmulDescOpaque_t;
 struct cublasLtMatrixLayoutOpaque_t;

@@ -221,12 +221,21 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* returned) {
   *returned = 0;
-  return library_call([&](Machine&) {
+  bool known = true;
+  const cublasStatus_t status = library_call([&](Machine& m) {
     if (requested < 1) invalid("no algorithm is requested");
     check_shapes(*descriptor, *a, *b, *c, *d);
+    if (!m.options.epilogues && descriptor->epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
+        descriptor->epilogue != CUBLASLT_EPILOGUE_BIAS) {
+      known = false;
+      return;
+    }
     for (const std::uint64_t split : kSplits) {
       const std::uint64_t workspace = workspace_of(split, *d);
       if (*returned == requested || workspace > preference->workspace) break;
+      // Parts of k are added up out of place, in the type of computation.
+      if (split > 1 && (preference->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 0)
+        break;
       Algorithm algo{kMagic, split, workspace, key_of(*descriptor, *a, *d), {}, {}};
       std::copy_n(preference->alignment, 4, algo.alignment);
       cublasLtMatmulHeuristicResult_t& result = results[(*returned)++];
@@ -237,6 +246,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
       result.wavesCount = 1;
     }
   });
+  return known ? status : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t descriptor,

@@ -118,8 +118,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return read(p->alignment[1], value, bytes);
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return read(p->alignment[2], value, bytes);
       case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return read(p->alignment[3], value, bytes);
-      case CUBLASLT_MATMUL_PREF_SEARCH_MODE:
-      case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return read(ignored, value, bytes);
+      case CUBLASLT_MATMUL_PREF_SEARCH_MODE: return read(ignored, value, bytes);
+      case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return read(p->reductions, value, bytes);
     }
     invalid("an unknown attribute of a preference");
   });

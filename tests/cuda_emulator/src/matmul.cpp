@@ -1,6 +1,9 @@
 #include "matmul.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "emulator/half_bits.h"
@@ -25,13 +28,20 @@ void store(void* data, std::size_t i, cudaDataType_t type, float value) {
         type == CUDA_R_16BF ? bf16_from_float(value) : fp16_from_float(value);
 }
 
+// Rounded to the 10 bits of mantissa that tensor cores read of an fp32 number, ties away from zero.
+float tf32(float x) {
+  if (!std::isfinite(x)) return x;
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + 0x1000u) & ~0x1fffu);
+}
+
 // op(matrix) as (rows, columns) in fp32, column-major and packed.
-std::vector<float> unpacked(const void* data, const MatrixLayout& m, bool transpose) {
+std::vector<float> unpacked(const void* data, const MatrixLayout& m, bool transpose, bool round) {
   std::vector<float> out(m.rows * m.columns);
   for (std::size_t column = 0; column < m.columns; ++column)
     for (std::size_t row = 0; row < m.rows; ++row)
       out[transpose ? row * m.columns + column : column * m.rows + row] =
           load(data, column * static_cast<std::size_t>(m.leading) + row, m.type);
+  if (round) std::transform(out.begin(), out.end(), out.begin(), tf32);
   return out;
 }
 
@@ -83,8 +93,9 @@ float epilogue(const MatmulProblem& p, float value, std::size_t i, std::size_t j
 void compute(const MatmulProblem& p) {
   const std::size_t M = p.rows(), N = p.columns(), K = p.inner();
   const MatmulDescriptor& e = p.descriptor;
-  const auto a = unpacked(p.a_data, p.a, e.transpose_a == CUBLAS_OP_T);
-  const auto b = unpacked(p.b_data, p.b, e.transpose_b == CUBLAS_OP_T);
+  const bool round = e.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+  const auto a = unpacked(p.a_data, p.a, e.transpose_a == CUBLAS_OP_T, round);
+  const auto b = unpacked(p.b_data, p.b, e.transpose_b == CUBLAS_OP_T, round);
   const auto bias_type = type_or(e.bias_type, p.d.type);
   std::vector<float> sum, column_sums(e.epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD ? M : 0);
   for (std::size_t j = 0; j < N; ++j) {

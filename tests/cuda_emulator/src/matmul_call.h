@@ -9,6 +9,7 @@ struct cublasLtContext {
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace = 0;
   std::uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C, D
+  std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
 namespace emulator {

@@ -19,6 +19,8 @@ struct Options {
   int code = 80;  // the least capability that this program has code for; launches below are refused
   int driver = 13000;                               // the CUDA that the driver knows; 0: no driver
   std::size_t memory_bytes = std::size_t{4} << 30;  // of each device
+  // Whether cuBLASLt has algorithms with GELU or bias gradients in their epilogue.
+  bool epilogues = true;
   // Of a wait for another host thread (a collective's other ranks) in which nothing at all moves
   // on.
   double deadline_seconds = 60;

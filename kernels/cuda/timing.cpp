@@ -1,0 +1,136 @@
+#include "timing.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+#include "chimera/base/log.h"
+
+namespace chimera::cuda {
+namespace {
+
+constexpr int kRounds = 3, kRuns = 4;
+constexpr double kMargin = 0.98;
+constexpr const char* kTiming = "timing on the GPU";
+
+class Event {
+ public:
+  Event() { check_cuda(cudaEventCreate(&event_), kTiming); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+struct Names {
+  const char *what, *library, *ours;
+};
+Names names_of(Pair pair) {
+  switch (pair) {
+    case Pair::GeluForward: return {"linear gelu forward", "fused", "apart"};
+    case Pair::GeluBackward: return {"linear gelu backward", "fused", "apart"};
+    case Pair::BackwardWeight: return {"linear backward weight", "fused", "apart"};
+    case Pair::AttentionForward: return {"attention forward", "cuDNN", "ours"};
+    case Pair::AttentionBackward: return {"attention backward", "cuDNN", "ours"};
+  }
+  Fail("no such pair");
+}
+
+std::string milliseconds(double ms) {
+  std::ostringstream out;
+  out << std::setprecision(3) << ms << " ms";
+  return out.str();
+}
+
+}  // namespace
+
+std::optional<double> time_on(cudaStream_t stream, const Work& work) {
+  if (!work()) return std::nullopt;  // warms up, too
+  const Event start, end;
+  double least = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    check_cuda(cudaEventRecord(start.get(), stream), kTiming);
+    for (int run = 0; run < kRuns; ++run) work();
+    check_cuda(cudaEventRecord(end.get(), stream), kTiming);
+    check_cuda(cudaEventSynchronize(end.get()), kTiming);
+    float ms = 0;
+    check_cuda(cudaEventElapsedTime(&ms, start.get(), end.get()), kTiming);
+    const double one = static_cast<double>(ms) / kRuns;
+    least = round == 0 ? one : std::min(least, one);
+  }
+  return least;
+}
+
+bool capturing(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(cudaStreamIsCapturing(stream, &status), "asking a stream whether it is captured");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+std::optional<Fastest> fastest(const std::vector<std::optional<double>>& times) {
+  std::optional<Fastest> best;
+  for (std::size_t i = 0; i < times.size(); ++i)
+    if (times[i] && (!best || *times[i] < kMargin * best->milliseconds)) best = {i, *times[i]};
+  return best;
+}
+
+ChoiceScope choice_scope(const std::string& library) {
+  constexpr const char* kAsking = "asking what GPU this is";
+  ChoiceScope scope{.library = library};
+  int device = 0;
+  cudaDeviceProp properties;
+  check_cuda(cudaGetDevice(&device), kAsking);
+  check_cuda(cudaGetDeviceProperties(&properties, device), kAsking);
+  check_cuda(cudaDriverGetVersion(&scope.driver), kAsking);
+  check_cuda(cudaRuntimeGetVersion(&scope.runtime), kAsking);
+  scope.device = properties.name;
+  scope.capability = concat(properties.major, ".", properties.minor);
+  return scope;
+}
+
+Aside::Aside(Index bytes) {
+  if (bytes == 0 || cudaMalloc(&memory_, static_cast<std::size_t>(bytes)) == cudaSuccess) return;
+  cudaGetLastError();  // not enough memory is not the state of the device, only of this request
+  memory_ = nullptr;
+}
+Aside::~Aside() {
+  if (memory_ != nullptr) cudaFree(memory_);
+}
+
+std::string to_string(const PairCase& c) {
+  const std::string head = concat(names_of(c.pair).what, " ", chimera::to_string(c.type));
+  return c.pair < Pair::AttentionForward
+             ? concat(head, " R ", c.a, " K ", c.b, " N ", c.c)
+             : concat(head, " B ", c.a, " H ", c.b, " T ", c.c, " head ", c.d);
+}
+
+bool TwoWays::decide(const PairCase& c, const Work& library, const Work& ours) {
+  const Names names = names_of(c.pair);
+  const std::string key = to_string(c);
+  std::optional<Choice> choice = choices_->find(key);
+  std::string why = ", as an earlier run chose";
+  if (choice && choice->value != names.library && choice->value != names.ours) {
+    log_warning("GPU: ", key, ": the choice \"", choice->value, "\" of ", choices_->path().string(),
+                " is neither ", names.library, " nor ", names.ours, "; timed again");
+    choices_->reject(key);
+    choice.reset();
+  }
+  if (!choice) {
+    if (capturing(stream_)) return false;
+    const std::vector<std::optional<double>> times{time_on(stream_, ours),
+                                                   time_on(stream_, library)};
+    if (!times[1]) return false;
+    const auto best = fastest(times);
+    choice =
+        choices_->keep(key, {best->index == 1 ? names.library : names.ours, best->milliseconds});
+    why = concat(": ", names.library, " ", milliseconds(*times[1]), ", ", names.ours, " ",
+                 milliseconds(*times[0]));
+  }
+  lines_.push_back(concat(key, ": ", choice->value, why));
+  log_info("GPU: ", lines_.back());
+  return known_[c] = choice->value == names.library;
+}
+
+}  // namespace chimera::cuda
