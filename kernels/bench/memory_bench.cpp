@@ -47,7 +47,14 @@ std::vector<Case> vocabulary_cases(Arrays& arrays, const BenchModel& m) {
   const Tensor grad = arrays.add({V, C}), first = arrays.add({V, C}),
                second = arrays.add({V, C}, 0);
   const Tensor logits = arrays.add({R, V}), dwpe = arrays.add({m.T, C});
-  const AdamWStep step{1e-5f, 0.9f, 0.95f, 1e-8f, 0.1f, 1, 3};
+  const AdamWTensor updated{.param = wte,
+                            .m = first,
+                            .v = second,
+                            .grad = grad,
+                            .weight = {},
+                            .rate = 1e-5f,
+                            .decay = 0.1f};
+  const AdamWStep step{.beta2 = 0.95f, .t = 3};
   const Index T = m.T;
   return {{"embedding forward",
            3 * row,
@@ -63,7 +70,9 @@ std::vector<Case> vocabulary_cases(Arrays& arrays, const BenchModel& m) {
            {losses, logits}},
           {"adamw",
            7 * weights,
-           [=](Ops& o) { o.adamw(wte, first, second, grad, step); },
+           [=](Ops& o) {
+             o.adamw({&updated, 1}, step);
+           },
            {wte, first, second}},
           {"sum of squares", weights, [=](Ops& o) { (void)o.sum_squares(grad); }, {}}};
 }

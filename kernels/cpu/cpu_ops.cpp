@@ -4,6 +4,7 @@
 
 #include "chimera/base/threads.h"
 #include "chimera/ops/contract.h"
+#include "chimera/ops/stochastic.h"
 #include "isa.h"
 #include "matmul.h"
 
@@ -65,10 +66,13 @@ class CpuOps : public Ops {
   void cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing, float scale,
                      Gradient gradient) override;
 
-  void adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWStep& step) override;
-  double sum_squares(Tensor x, double before) override;
+  void adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) override;
+  void sum_squares(std::span<double> sums, std::span<const Tensor> tensors) override;
+  void sum_rows(Tensor sums, Tensor x) override;
+  void convert(Tensor out, Tensor x) override;
 
  private:
+  double sum_squares_of(const Tensor& x, double before) const;
   void dropout_add(float* out, const float* residual, const float* branch, const Mask& mask,
                    Index samples, Index sample_size);
 
@@ -228,15 +232,38 @@ void CpuOps::cross_entropy(Tensor losses, Tensor logits, Tensor targets, float s
   });
 }
 
-void CpuOps::adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWStep& step) {
-  const AdamWNumbers numbers = contract::adamw(param, m, v, grad, step);
-  parallel_for(param.size(), kGrain, [&](Index begin, Index end) {
-    k_.adamw(param.f32(), m.f32(), v.f32(), grad.f32(), numbers, begin, end);
-  });
+// Elements begin ... end - 1 of the weight, by stochastic rounding.
+void round_weight(const AdamWTensor& x, const AdamWStep& step, Index begin, Index end) {
+  const float* param = x.param.f32();
+  auto* weight = static_cast<std::uint16_t*>(x.weight.raw());
+  const bool bf16 = x.weight.type() == DType::BF16;
+  for (Index i = begin; i < end;) {
+    const Index element = x.first + i, last = std::min(end, i + 4 - element % 4);
+    const PhiloxBlock words = rounding_words(step.seed, step.t, x.order, element / 4);
+    for (; i < last; ++i) {
+      const std::uint32_t word = words[static_cast<std::size_t>((x.first + i) % 4)];
+      weight[i] = bf16 ? stochastic_bf16(param[i], word) : stochastic_f16(param[i], word);
+    }
+  }
 }
 
-double CpuOps::sum_squares(Tensor x, double before) {
-  contract::sum_squares(x);
+void CpuOps::adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) {
+  for (const AdamWTensor& x : tensors) {
+    const AdamWNumbers numbers = contract::adamw(x, step);
+    if (x.param.size() == 0) continue;
+    parallel_for(x.param.size(), kGrain, [&](Index begin, Index end) {
+      k_.adamw(x.param.f32(), x.m.f32(), x.v.f32(), x.grad.f32(), numbers, begin, end);
+      if (x.weight.empty()) return;
+      if (step.stochastic)
+        round_weight(x, step, begin, end);
+      else
+        round_into(x.weight.reshaped({x.weight.size()}).rows(begin, end - begin),
+                   x.param.f32() + begin);
+    });
+  }
+}
+
+double CpuOps::sum_squares_of(const Tensor& x, double before) const {
   constexpr Index kRound = 512;  // blocks whose sums are held at once
   const Index blocks = ceil_div(x.size(), kSumBlock);
   double total = before;
@@ -249,6 +276,32 @@ double CpuOps::sum_squares(Tensor x, double before) {
     for (Index i = 0; i < count; ++i) total += partial[i];
   }
   return total;
+}
+
+void CpuOps::sum_squares(std::span<double> sums, std::span<const Tensor> tensors) {
+  contract::sum_squares(sums, tensors);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = sum_squares_of(tensors[i], sums[i]);
+}
+
+void CpuOps::sum_rows(Tensor sums, Tensor x) {
+  const auto [R, C] = contract::sum_rows(sums, x);
+  for (Index r = 0; r < R; ++r) {
+    double sum = 0;
+    for (Index c = 0; c < C; ++c) sum += static_cast<double>(x.f32()[r * C + c]);
+    sums.as<double>()[r] = sum;
+  }
+}
+
+void CpuOps::convert(Tensor out, Tensor x) {
+  contract::convert(out, x);
+  const Tensor to = out.reshaped({out.size()}), from = x.reshaped({x.size()});
+  parallel_for(x.size(), kGrain, [&](Index begin, Index end) {
+    const Index count = end - begin;
+    if (x.type() == DType::F32)
+      round_into(to.rows(begin, count), x.f32() + begin);
+    else
+      widen(out.f32() + begin, from.rows(begin, count));
+  });
 }
 
 }  // namespace

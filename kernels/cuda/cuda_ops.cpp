@@ -1,12 +1,17 @@
 // CudaOps: the checks of every backend, then one call of kernels.h per op.
 #include "chimera/ops/cuda_ops.h"
 
+#include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "chimera/ops/contract.h"
+#include "fused_linear.h"
 #include "kernels.h"
+#include "library_attention.h"
 #include "matmul.h"
 #include "scratch.h"
+#include "uploads.h"
 
 namespace chimera {
 namespace cuda {
@@ -26,7 +31,12 @@ class CudaOpsImpl final : public CudaOps {
         stream_(device.stream()),
         bad_(device, Index{kIdReaders * sizeof(BadId)}),
         scratch_(stream_),
-        matmul_(stream_, settings.time_matmul) {
+        choices_(settings.choices, choice_scope(matmul_library())),
+        ways_(stream_, settings.epilogues, settings.attention, choices_),
+        matmul_(stream_, {settings.time_matmul, settings.tf32}, choices_),
+        linear_(stream_, matmul_, scratch_, ways_),
+        attention_(stream_, settings.attention, ways_),
+        uploads_(stream_) {
     clear_bad();
   }
 
@@ -39,6 +49,27 @@ class CudaOpsImpl final : public CudaOps {
     if (K == 0) return fill_rows(out.f32(), floats(bias), add, M, N, stream_);
     matmul_.run({out.raw(), a.raw(), b.raw(), bias.raw(), a.type(), out.type(),
                  transpose_a == Transpose::Yes, transpose_b == Transpose::Yes, add, M, N, K});
+  }
+  void linear_gelu_forward(Tensor gelu, Tensor pre, Tensor x, Tensor w, Tensor bias) override {
+    contract::matmul(pre, x, Transpose::No, w, Transpose::No, bias);
+    contract::gelu_forward(gelu, pre);
+    activate();
+    linear_.gelu_forward(gelu, pre, x, w, bias,
+                         [&] { Ops::linear_gelu_forward(gelu, pre, x, w, bias); });
+  }
+  void linear_gelu_backward(Tensor dpre, Tensor dy, Tensor w, Tensor pre) override {
+    contract::matmul(dpre, dy, Transpose::No, w, Transpose::Yes, {});
+    contract::gelu_backward(dpre, dpre, pre);
+    activate();
+    linear_.gelu_backward(dpre, dy, w, pre, [&] { Ops::linear_gelu_backward(dpre, dy, w, pre); });
+  }
+  void linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy) override {
+    contract::matmul(dw, x, Transpose::Yes, dy, Transpose::No, {});
+    contract::bias_backward(dbias, dy);
+    activate();
+    linear_.backward_weight(dw, dbias, x, dy, [&](Tensor to_w, Tensor to_bias) {
+      Ops::linear_backward_weight(to_w, to_bias, x, dy);
+    });
   }
   void bias_backward(Tensor dbias, Tensor dy) override {
     const auto [R, N] = contract::bias_backward(dbias, dy);
@@ -101,20 +132,25 @@ class CudaOpsImpl final : public CudaOps {
                          const Dropout& dropout) override {
     const auto [s, mask] = contract::attention_forward(out, lse, qkv, H, dropout);
     activate();
-    const float* q = qkv.f32();
-    cuda::attention_forward(out.f32(), lse.f32(), q, q + s.out_row, q + 2 * s.out_row, s, mask,
-                            stream_);
+    attention_.forward(out, lse, qkv, H, mask.threshold != 0, [&, &s = s, &mask = mask] {
+      const float* q = qkv.f32();
+      cuda::attention_forward(out.f32(), lse.f32(), q, q + s.out_row, q + 2 * s.out_row, s, mask,
+                              stream_);
+    });
   }
   void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
                           Tensor qkv, Index H, const Dropout& dropout) override {
     const auto [s, mask] =
         contract::attention_backward(dqkv, delta, dout, out, lse, qkv, H, dropout);
     activate();
-    const Index C = s.out_row;
-    const float* q = qkv.f32();
-    float* dq = dqkv.f32();
-    cuda::attention_backward(dq, dq + C, dq + 2 * C, delta.f32(), floats(dout), floats(out),
-                             lse.f32(), q, q + C, q + 2 * C, s, mask, stream_);
+    const auto ours = [&, &s = s, &mask = mask] {
+      const Index C = s.out_row;
+      const float* q = qkv.f32();
+      float* dq = dqkv.f32();
+      cuda::attention_backward(dq, dq + C, dq + 2 * C, delta.f32(), floats(dout), floats(out),
+                               lse.f32(), q, q + C, q + 2 * C, s, mask, stream_);
+    };
+    attention_.backward(dqkv, dout, out, lse, qkv, H, mask.threshold != 0, ours);
   }
   void attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv, Index first,
                         Index H) override {
@@ -145,33 +181,90 @@ class CudaOpsImpl final : public CudaOps {
                         gradient == Gradient::InPlace, R, V, stream_);
   }
 
-  void adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWStep& step) override {
-    const AdamWNumbers numbers = contract::adamw(param, m, v, grad, step);
+  void adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) override {
+    AdamWCommon common{.numbers = {}, .stochastic = step.stochastic, .key = {}, .step = {}};
+    for (int i = 0; i < 2; ++i) {
+      common.key[i] = static_cast<std::uint32_t>(step.seed >> 32 * i);
+      common.step[i] = static_cast<std::uint32_t>(static_cast<std::uint64_t>(step.t) >> 32 * i);
+    }
+    updated_.clear();
+    Index chunks = 0;
+    for (const AdamWTensor& x : tensors) {
+      common.numbers = contract::adamw(x, step);
+      const bool wide = aligned(x.param.f32(), x.m.f32(), x.v.f32(), x.grad.f32()) &&
+                        reinterpret_cast<std::uintptr_t>(x.weight.raw()) % 8 == 0;
+      updated_.push_back({.param = x.param.f32(),
+                          .m = x.m.f32(),
+                          .v = x.v.f32(),
+                          .grad = x.grad.f32(),
+                          .weight = x.weight.raw(),
+                          .n = x.param.size(),
+                          .first = x.first,
+                          .rate = common.numbers.rate,
+                          .decay_factor = common.numbers.decay_factor,
+                          .order = static_cast<std::uint32_t>(x.order),
+                          .chunk = narrow<std::uint32_t>(chunks),
+                          .half = x.weight.type() == DType::F16,
+                          .wide = wide});
+      chunks += ceil_div(x.param.size(), kAdamWChunk);
+    }
     activate();
-    cuda::adamw(param.f32(), m.f32(), v.f32(), grad.f32(), numbers, param.size(), stream_);
+    cuda::adamw(uploads_.upload(std::span<const AdamWEntry>(updated_)),
+                narrow<int>(std::ssize(updated_)), chunks, common, stream_);
   }
-  double sum_squares(Tensor x, double before) override {
-    contract::sum_squares(x);
+  void sum_squares(std::span<double> sums, std::span<const Tensor> tensors) override {
+    contract::sum_squares(sums, tensors);
+    summed_.clear();
+    Index blocks = 0;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const float* x = floats(tensors[i]);
+      summed_.push_back({x, tensors[i].size(), sums[i], blocks, aligned(x)});
+      blocks += ceil_div(tensors[i].size(), Index{kSumBlock});
+    }
     activate();
-    const Index blocks = ceil_div(x.size(), Index{kSumBlock});
-    double* partial = scratch_.get<double>(blocks);
-    cuda::sum_squares(partial, floats(x), x.size(), stream_);
-    sums_.resize(static_cast<std::size_t>(blocks));
-    if (blocks > 0) device_.copy_out(sums_.data(), partial, blocks * Index{sizeof(double)});
-    check();
-    for (const double sum : sums_) before += sum;
-    return before;
+    // The sums and, behind them, what check() asks for: one copy brings both.
+    static_assert(sizeof(BadId) == sizeof(double));
+    const Index count = std::ssize(summed_), results = count + Index{kIdReaders};
+    if (count == 0) return check();
+    double* memory = scratch_.get<double>(results + blocks);
+    cuda::sum_squares(memory, memory + results, uploads_.upload(std::span<const SumEntry>(summed_)),
+                      narrow<int>(count), blocks, reinterpret_cast<const BadId*>(bad_.data()),
+                      kIdReaders, stream_);
+    results_.resize(static_cast<std::size_t>(results));
+    device_.copy_out(results_.data(), memory, results * Index{sizeof(double)});
+    BadId found[kIdReaders];
+    std::memcpy(found, results_.data() + count, sizeof found);
+    report(found);
+    std::copy_n(results_.data(), count, sums.data());
+  }
+  void sum_rows(Tensor sums, Tensor x) override {
+    const auto [R, C] = contract::sum_rows(sums, x);
+    activate();
+    cuda::sum_rows(R == 0 ? nullptr : sums.as<double>(), floats(x), R, C, stream_);
+  }
+  void convert(Tensor out, Tensor x) override {
+    contract::convert(out, x);
+    activate();
+    if (out.type() == DType::BF16)
+      cuda::convert(static_cast<__nv_bfloat16*>(out.raw()), floats(x), x.size(), stream_);
+    else if (out.type() == DType::F16)
+      cuda::convert(static_cast<__half*>(out.raw()), floats(x), x.size(), stream_);
+    else if (x.type() == DType::BF16)
+      cuda::convert(out.f32(), static_cast<const __nv_bfloat16*>(x.raw()), x.size(), stream_);
+    else
+      cuda::convert(out.f32(), static_cast<const __half*>(x.raw()), x.size(), stream_);
+  }
+
+  std::vector<std::string> describe() const override {
+    std::vector<std::string> lines{matmul_.describe(), attention_.describe()};
+    lines.insert(lines.end(), ways_.lines().begin(), ways_.lines().end());
+    return lines;
   }
 
   void check() override {
     BadId found[kIdReaders];
     device_.copy_out(found, bad_.data(), bad_.bytes());
-    for (std::size_t i = 0; i < kIdReaders; ++i) {
-      if (found[i] == kNoBadId) continue;
-      clear_bad();
-      contract::fail_id(kReaderNames[i][0], kReaderNames[i][1], static_cast<Index>(found[i] >> 32),
-                        static_cast<std::int32_t>(found[i]), vocabulary_[i]);
-    }
+    report(found);
   }
 
  private:
@@ -186,6 +279,14 @@ class CudaOpsImpl final : public CudaOps {
     vocabulary_[i] = V;
     return reinterpret_cast<BadId*>(bad_.data()) + i;
   }
+  void report(const BadId (&found)[kIdReaders]) {
+    for (std::size_t i = 0; i < kIdReaders; ++i) {
+      if (found[i] == kNoBadId) continue;
+      clear_bad();
+      contract::fail_id(kReaderNames[i][0], kReaderNames[i][1], static_cast<Index>(found[i] >> 32),
+                        static_cast<std::int32_t>(found[i]), vocabulary_[i]);
+    }
+  }
   void clear_bad() {
     activate();
     check_cuda(cudaMemsetAsync(bad_.data(), 0xff, static_cast<std::size_t>(bad_.bytes()), stream_),
@@ -197,8 +298,16 @@ class CudaOpsImpl final : public CudaOps {
   Buffer bad_;  // BadId per IdReader
   Index vocabulary_[kIdReaders] = {};
   Scratch scratch_;
+  Choices choices_;
+  TwoWays ways_;
   Matmul matmul_;
-  std::vector<double> sums_;
+  FusedLinear linear_;
+  LibraryAttention attention_;
+  Uploads uploads_;
+  // Tables and results on the host, kept so that repeated steps allocate nothing.
+  std::vector<AdamWEntry> updated_;
+  std::vector<SumEntry> summed_;
+  std::vector<double> results_;
 };
 
 }  // namespace

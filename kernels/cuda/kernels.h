@@ -10,6 +10,13 @@ namespace chimera::cuda {
 
 using Index = std::int64_t;
 
+// What a thread moves at once, where it may: at addresses (null: not used) that are `aligned`.
+constexpr int kPackBytes = 16;
+template <class... P>
+bool aligned(const P*... pointers) {
+  return ((reinterpret_cast<std::uintptr_t>(pointers) % kPackBytes == 0) && ...);
+}
+
 // What a stream's kernels share between calls; grows when asked, owned by CudaOps.
 class Scratch;
 
@@ -98,11 +105,44 @@ template <class T>
 void attention_cached(T* out, T* keys, T* values, const T* qkv, const AttentionShape& shape,
                       cudaStream_t stream);
 
-void adamw(float* param, float* m, float* v, const float* grad, const AdamWNumbers& numbers,
-           Index n, cudaStream_t stream);
-// partial[i] = sum of squares of block i of kSumBlock elements.
-template <class T>
-void sum_squares(double* partial, const T* x, Index n, cudaStream_t stream);
+// One parameter of an AdamW step; tables of them lie in device memory.
+struct AdamWEntry {
+  float *param, *m, *v;
+  const float* grad;
+  void* weight;  // 16-bit numbers, or null
+  Index n, first;
+  float rate, decay_factor;
+  std::uint32_t order;
+  std::uint32_t chunk;  // number of the first of its chunks
+  bool half;            // weight is fp16, else bf16
+  bool wide;            // everything may be moved in packs
+};
+inline constexpr Index kAdamWChunk = 4096;  // elements of a block
+struct AdamWCommon {
+  AdamWNumbers numbers;  // rate and decay_factor are those of the entries
+  bool stochastic;
+  std::uint32_t key[2], step[2];  // of chimera/ops/stochastic.h
+};
+void adamw(const AdamWEntry* entries, int count, Index chunks, const AdamWCommon& common,
+           cudaStream_t stream);
+
+// One tensor of sum_squares.
+struct SumEntry {
+  const float* x;
+  Index n;
+  double before;
+  Index block;  // number of the first of its blocks of kSumBlock elements
+  bool wide;
+};
+// partial (blocks): sum of squares of each block; then sums[i] = before + the blocks of entry i, in
+// order, and behind the sums `words` numbers of 64 bits from `found`.
+void sum_squares(double* sums, double* partial, const SumEntry* entries, int count, Index blocks,
+                 const BadId* found, int words, cudaStream_t stream);
+// sums[r] = the sum of row r of x (R, C).
+void sum_rows(double* sums, const float* x, Index R, Index C, cudaStream_t stream);
+
+template <class To, class From>
+void convert(To* out, const From* x, Index n, cudaStream_t stream);
 // out (M, N) = or += 0 + bias (null: none).
 template <class T>
 void fill_rows(T* out, const T* bias, bool add, Index M, Index N, cudaStream_t stream);

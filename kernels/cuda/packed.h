@@ -4,13 +4,13 @@
 // number elsewhere. Which thread computes which number never depends on that.
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "chimera/base/types.h"
-#include "port.h"
+#include "kernels.h"
 
 namespace chimera::cuda {
 
-constexpr int kPackBytes = 16;
 template <class T>
 constexpr int kPack = kPackBytes / static_cast<int>(sizeof(T));
 
@@ -38,15 +38,20 @@ struct Extent {
   bool wide;
 };
 
+// What a pack of W numbers is moved in: words of 16 bytes, or one of 8.
+template <int W, class T>
+using MoveWord = std::conditional_t<W * sizeof(T) % kPackBytes == 0, uint4, uint2>;
+
 // The pack of W numbers from p on; numbers beyond the extent read as 0.
 template <int W, class T>
 __device__ void load(float (&x)[W], const T* p, Extent extent) {
-  static_assert(W * sizeof(T) % kPackBytes == 0);
+  using Word = MoveWord<W, T>;
+  static_assert(W * sizeof(T) % sizeof(Word) == 0);
   if (extent.wide && extent.count >= W) {
-    constexpr int kPer = kPack<T>;
+    constexpr int kPer = sizeof(Word) / sizeof(T);
 #pragma unroll
     for (int v = 0; v < W / kPer; ++v) {
-      const uint4 raw = reinterpret_cast<const uint4*>(p)[v];
+      const Word raw = reinterpret_cast<const Word*>(p)[v];
       T part[kPer];
       memcpy(static_cast<void*>(part), &raw, sizeof part);
 #pragma unroll
@@ -58,36 +63,36 @@ __device__ void load(float (&x)[W], const T* p, Extent extent) {
   }
 }
 
+// The same from numbers of T already.
 template <int W, class T>
-__device__ void store(T* p, const float (&x)[W], Extent extent) {
-  static_assert(W * sizeof(T) % kPackBytes == 0);
+__device__ void store_as(T* p, const T (&x)[W], Extent extent) {
+  using Word = MoveWord<W, T>;
+  static_assert(W * sizeof(T) % sizeof(Word) == 0);
   if (extent.wide && extent.count >= W) {
-    constexpr int kPer = kPack<T>;
+    constexpr int kPer = sizeof(Word) / sizeof(T);
 #pragma unroll
     for (int v = 0; v < W / kPer; ++v) {
-      T part[kPer];
-#pragma unroll
-      for (int k = 0; k < kPer; ++k) part[k] = from_float<T>(x[v * kPer + k]);
-      uint4 raw;
-      memcpy(&raw, part, sizeof raw);
-      reinterpret_cast<uint4*>(p)[v] = raw;
+      Word raw;
+      memcpy(&raw, static_cast<const void*>(x + v * kPer), sizeof raw);
+      reinterpret_cast<Word*>(p)[v] = raw;
     }
   } else {
 #pragma unroll
     for (int k = 0; k < W; ++k)
-      if (k < extent.count) p[k] = from_float<T>(x[k]);
+      if (k < extent.count) p[k] = x[k];
   }
+}
+template <int W, class T>
+__device__ void store(T* p, const float (&x)[W], Extent extent) {
+  T rounded[W];
+#pragma unroll
+  for (int k = 0; k < W; ++k) rounded[k] = from_float<T>(x[k]);
+  store_as(p, rounded, extent);
 }
 
 // The extent of a pack that begins `rest` numbers before the end.
 __device__ inline Extent extent_of(Index rest, bool wide) {
   return {rest < kPackBytes ? static_cast<int>(rest) : kPackBytes, wide};
-}
-
-// Whether packs at these addresses (null: not used) may be moved at once.
-template <class... P>
-bool aligned(const P*... pointers) {
-  return ((reinterpret_cast<std::uintptr_t>(pointers) % kPackBytes == 0) && ...);
 }
 
 constexpr int kThreads = 256;  // of a block, for work without structure

@@ -1,27 +1,30 @@
 #pragma once
-// Dropout masks on the device: philox4x32-10, whose specification is chimera/base/rng.h; which
-// block belongs to which element is said in chimera/ops/numbers.h.
+// Random numbers on the device: philox4x32-10, whose specification is chimera/base/rng.h. Which
+// block of dropout belongs to which element is said in chimera/ops/numbers.h.
 #include "chimera/ops/numbers.h"
 #include "port.h"
 
 namespace chimera::cuda {
 
-// The four words of block `block` of a sample.
-__device__ inline uint4 philox(std::uint64_t block, std::uint64_t sample, const Mask& mask) {
-  std::uint32_t c0 = static_cast<std::uint32_t>(block), c1 = static_cast<std::uint32_t>(sample),
-                c2 = static_cast<std::uint32_t>(sample >> 32), c3 = mask.stream;
-  std::uint32_t key0 = mask.key[0], key1 = mask.key[1];
+__device__ inline uint4 philox(uint4 counter, std::uint32_t key0, std::uint32_t key1) {
 #pragma unroll
   for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53u} * c0, b = std::uint64_t{0xCD9E8D57u} * c2;
-    c0 = static_cast<std::uint32_t>(b >> 32) ^ c1 ^ key0;
-    c1 = static_cast<std::uint32_t>(b);
-    c2 = static_cast<std::uint32_t>(a >> 32) ^ c3 ^ key1;
-    c3 = static_cast<std::uint32_t>(a);
+    const std::uint64_t a = std::uint64_t{0xD2511F53u} * counter.x,
+                        b = std::uint64_t{0xCD9E8D57u} * counter.z;
+    counter = {
+        static_cast<std::uint32_t>(b >> 32) ^ counter.y ^ key0, static_cast<std::uint32_t>(b),
+        static_cast<std::uint32_t>(a >> 32) ^ counter.w ^ key1, static_cast<std::uint32_t>(a)};
     key0 += 0x9E3779B9u;
     key1 += 0xBB67AE85u;
   }
-  return {c0, c1, c2, c3};
+  return counter;
+}
+
+// The four words of block `block` of a sample.
+__device__ inline uint4 philox(std::uint64_t block, std::uint64_t sample, const Mask& mask) {
+  return philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(sample),
+                 static_cast<std::uint32_t>(sample >> 32), mask.stream},
+                mask.key[0], mask.key[1]);
 }
 
 // Multiplier of an element whose random word is `word`: 0 or mask.scale.

@@ -112,10 +112,11 @@ std::function<void()> optimizer_body(Device& device, Ops& ops, LoneStage& lone, 
   v = Buffer(device, bytes);
   device.zero(m.data(), bytes);
   device.zero(v.data(), bytes);
-  return [&, bytes] {
+  return [&, bytes, tensors = std::vector<AdamWTensor>()]() mutable {
     for (const nn::Parameter& p : params.parameters) ops.sum_squares(lone.gradients().at(p.region));
-    optim::adamw_step(ops, params, lone.weights(), Flat{m.data()}, Flat{v.data()}, lone.gradients(),
-                      {}, 1e-9, 1, 10, 1, {0, bytes / 4});
+    optim::adamw_step(ops, tensors, params,
+                      {lone.weights(), lone.gradients(), {m.data()}, {v.data()}, {}}, {},
+                      {.rate = 1e-9, .t = 10}, 1, {0, bytes / 4});
     device.zero(lone.gradients().base, bytes);
   };
 }

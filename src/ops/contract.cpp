@@ -7,24 +7,35 @@
 namespace chimera::contract {
 namespace {
 
-// x as rows of its last dimension; F32 of rank 1 to 4.
-Rows as_matrix(const char* op, const char* name, const Tensor& x) {
-  ENSURE(x.type() == DType::F32 && x.rank() >= 1, op, ": ", name, " is ", to_string(x.type()), " ",
-         x.shape_text(), "; rows of F32 are needed");
+bool is_narrow(DType type) { return type == DType::BF16 || type == DType::F16; }
+
+// The type of the op's activations, their gradients and weights, which is x's.
+DType storage_of(const char* op, const char* name, const Tensor& x) {
+  ENSURE(x.type() == DType::F32 || is_narrow(x.type()), op, ": ", name, " is ", to_string(x.type()),
+         " ", x.shape_text(), "; F32, BF16 or F16 is needed");
+  return x.type();
+}
+
+// x as rows of its last dimension; of `type` and rank 1 to 4.
+Rows as_matrix(const char* op, const char* name, const Tensor& x, DType type = DType::F32) {
+  ENSURE(x.type() == type && x.rank() >= 1, op, ": ", name, " is ", to_string(x.type()), " ",
+         x.shape_text(), "; rows of ", to_string(type), " are needed");
   Index rows = 1;
   for (int i = 0; i + 1 < x.rank(); ++i) rows *= x.dim(i);
   return {rows, x.dim(-1)};
 }
 
-// x is F32 and has `size` numbers.
-void check_size(const char* op, const char* name, const Tensor& x, Index size) {
-  ENSURE(x.type() == DType::F32 && x.size() == size && !(x.rank() == 0 && size > 0), op, ": ", name,
-         " is ", to_string(x.type()), " ", x.shape_text(), "; ", size,
-         " numbers of F32 are needed");
+// x is of `type` and has `size` numbers.
+void check_size(const char* op, const char* name, const Tensor& x, Index size,
+                DType type = DType::F32) {
+  ENSURE(x.type() == type && x.size() == size && !(x.rank() == 0 && size > 0), op, ": ", name,
+         " is ", to_string(x.type()), " ", x.shape_text(), "; ", size, " numbers of ",
+         to_string(type), " are needed");
 }
 
-void check_matrix(const char* op, const char* name, const Tensor& x, Rows shape) {
-  const Rows m = as_matrix(op, name, x);
+void check_matrix(const char* op, const char* name, const Tensor& x, Rows shape,
+                  DType type = DType::F32) {
+  const Rows m = as_matrix(op, name, x, type);
   ENSURE(m.R == shape.R && m.C == shape.C, op, ": ", name, " is ", x.shape_text(), "; ", shape.R,
          " rows of ", shape.C, " are needed");
 }
@@ -57,8 +68,9 @@ Mask make_mask(const char* op, const Dropout& dropout, Index sample_size) {
 
 // Shape of attention over qkv (B, T, 3, C).
 AttentionShape packed_shape(const char* op, const Tensor& qkv, Index H) {
-  ENSURE(qkv.type() == DType::F32 && qkv.rank() == 4 && qkv.dim(2) == 3, op, ": qkv is ",
-         to_string(qkv.type()), " ", qkv.shape_text(), "; F32 (B, T, 3, C) is needed");
+  storage_of(op, "qkv", qkv);
+  ENSURE(qkv.rank() == 4 && qkv.dim(2) == 3, op, ": qkv is ", qkv.shape_text(),
+         "; (B, T, 3, C) is needed");
   ENSURE(H >= 1 && qkv.dim(3) % H == 0, op, ": ", H, " heads do not divide ", qkv.dim(3),
          " channels");
   const Index B = qkv.dim(0), T = qkv.dim(1), C = qkv.dim(3);
@@ -75,20 +87,22 @@ Mask attention_mask(const char* op, const AttentionShape& s, const Dropout& drop
 
 Product matmul(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
                Transpose transpose_b, const Tensor& bias) {
-  for (const Tensor* x : {&out, &a, &b})
-    ENSURE(x->rank() == 2 && x->type() == DType::F32, "matmul: ", to_string(x->type()), " ",
-           x->shape_text(), " is not a matrix of F32");
+  const DType type = storage_of("matmul", "a", a);
+  for (const Tensor* x : {&out, &a, &b})  // out: also a gradient, F32 of factors of any type
+    ENSURE(x->rank() == 2 && (x->type() == type || (x == &out && x->type() == DType::F32)),
+           "matmul: ", to_string(x->type()), " ", x->shape_text(), " is not a matrix of ",
+           to_string(type));
   const bool ta = transpose_a == Transpose::Yes, tb = transpose_b == Transpose::Yes;
   const Index M = a.dim(ta ? 1 : 0), K = a.dim(ta ? 0 : 1), N = b.dim(tb ? 0 : 1);
   ENSURE(b.dim(tb ? 1 : 0) == K && out.dim(0) == M && out.dim(1) == N, "matmul: out ",
          out.shape_text(), " from a ", a.shape_text(), ta ? "'" : "", " and b ", b.shape_text(),
          tb ? "'" : "");
-  if (!bias.empty()) check_size("matmul", "bias", bias, N);
+  if (!bias.empty()) check_size("matmul", "bias", bias, N, type);
   return {M, N, K};
 }
 
 Rows bias_backward(const Tensor& dbias, const Tensor& dy) {
-  const Rows rows = as_matrix("bias_backward", "dy", dy);
+  const Rows rows = as_matrix("bias_backward", "dy", dy, storage_of("bias_backward", "dy", dy));
   check_size("bias_backward", "dbias", dbias, rows.C);
   return rows;
 }
@@ -96,11 +110,12 @@ Rows bias_backward(const Tensor& dbias, const Tensor& dy) {
 Lookup embedding_forward(const Tensor& x, const Tensor& tokens, const Tensor& wte,
                          const Tensor& wpe, Index T, const Dropout& dropout) {
   const char* op = "embedding_forward";
-  const auto [R, C] = as_matrix(op, "x", x);
-  const Index V = as_matrix(op, "wte", wte).R;
-  check_matrix(op, "wte", wte, {V, C});
-  const Index P = as_matrix(op, "wpe", wpe).R;
-  check_matrix(op, "wpe", wpe, {P, C});
+  const DType type = storage_of(op, "x", x);
+  const auto [R, C] = as_matrix(op, "x", x, type);
+  const Index V = as_matrix(op, "wte", wte, type).R;
+  check_matrix(op, "wte", wte, {V, C}, type);
+  const Index P = as_matrix(op, "wpe", wpe, type).R;
+  check_matrix(op, "wpe", wpe, {P, C}, type);
   ENSURE(T >= 1 && T <= P, op, ": ", T, " tokens of a sample, ", P, " positions");
   check_ids(op, "tokens", tokens, R);
   const Mask mask = make_mask(op, dropout, checked_mul(T, C));
@@ -111,7 +126,7 @@ Lookup embedding_forward(const Tensor& x, const Tensor& tokens, const Tensor& wt
 Lookup embedding_backward(const Tensor& dwte, const Tensor& dwpe, const Tensor& dx,
                           const Tensor& tokens, Index T, const Dropout& dropout) {
   const char* op = "embedding_backward";
-  const auto [R, C] = as_matrix(op, "dx", dx);
+  const auto [R, C] = as_matrix(op, "dx", dx, storage_of(op, "dx", dx));
   const Index V = as_matrix(op, "dwte", dwte).R;
   check_matrix(op, "dwte", dwte, {V, C});
   ENSURE(T >= 1, op, ": ", T, " tokens of a sample");
@@ -129,32 +144,35 @@ Lookup embedding_backward(const Tensor& dwte, const Tensor& dwpe, const Tensor& 
 Rows layernorm_forward(const Tensor& y, const Tensor& mean, const Tensor& rstd, const Tensor& x,
                        const Tensor& gain, const Tensor& bias) {
   const char* op = "layernorm_forward";
-  const Rows rows = as_matrix(op, "x", x);
-  check_matrix(op, "y", y, rows);
+  const DType type = storage_of(op, "x", x);
+  const Rows rows = as_matrix(op, "x", x, type);
+  check_matrix(op, "y", y, rows, type);
   check_size(op, "mean", mean, rows.R);
   check_size(op, "rstd", rstd, rows.R);
-  check_size(op, "gain", gain, rows.C);
-  check_size(op, "bias", bias, rows.C);
+  check_size(op, "gain", gain, rows.C, type);
+  check_size(op, "bias", bias, rows.C, type);
   return rows;
 }
 
 Rows layernorm_backward_input(const Tensor& dx, const Tensor& mean, const Tensor& rstd,
                               const Tensor& dy, const Tensor& x, const Tensor& gain) {
   const char* op = "layernorm_backward_input";
-  const Rows rows = as_matrix(op, "x", x);
-  check_matrix(op, "dx", dx, rows);
-  check_matrix(op, "dy", dy, rows);
+  const DType type = storage_of(op, "x", x);
+  const Rows rows = as_matrix(op, "x", x, type);
+  check_matrix(op, "dx", dx, rows, type);
+  check_matrix(op, "dy", dy, rows, type);
   check_size(op, "mean", mean, rows.R);
   check_size(op, "rstd", rstd, rows.R);
-  check_size(op, "gain", gain, rows.C);
+  check_size(op, "gain", gain, rows.C, type);
   return rows;
 }
 
 Rows layernorm_backward_weight(const Tensor& dgain, const Tensor& dbias, const Tensor& mean,
                                const Tensor& rstd, const Tensor& dy, const Tensor& x) {
   const char* op = "layernorm_backward_weight";
-  const Rows rows = as_matrix(op, "x", x);
-  check_matrix(op, "dy", dy, rows);
+  const DType type = storage_of(op, "x", x);
+  const Rows rows = as_matrix(op, "x", x, type);
+  check_matrix(op, "dy", dy, rows, type);
   check_size(op, "mean", mean, rows.R);
   check_size(op, "rstd", rstd, rows.R);
   check_size(op, "dgain", dgain, rows.C);
@@ -163,21 +181,23 @@ Rows layernorm_backward_weight(const Tensor& dgain, const Tensor& dbias, const T
 }
 
 void gelu_forward(const Tensor& y, const Tensor& x) {
-  check_size("gelu_forward", "y", y, x.size());
-  check_size("gelu_forward", "x", x, x.size());
+  const DType type = storage_of("gelu_forward", "y", y);
+  check_size("gelu_forward", "y", y, x.size(), type);
+  check_size("gelu_forward", "x", x, x.size(), type);
 }
 
 void gelu_backward(const Tensor& dx, const Tensor& dy, const Tensor& x) {
-  check_size("gelu_backward", "dx", dx, x.size());
-  check_size("gelu_backward", "dy", dy, x.size());
-  check_size("gelu_backward", "x", x, x.size());
+  const DType type = storage_of("gelu_backward", "dx", dx);
+  check_size("gelu_backward", "dx", dx, x.size(), type);
+  check_size("gelu_backward", "dy", dy, x.size(), type);
+  check_size("gelu_backward", "x", x, x.size(), type);
 }
 
 Attention attention_forward(const Tensor& out, const Tensor& lse, const Tensor& qkv, Index H,
                             const Dropout& dropout) {
   const char* op = "attention_forward";
   const AttentionShape s = packed_shape(op, qkv, H);
-  check_size(op, "out", out, s.B * s.T * s.out_row);
+  check_size(op, "out", out, s.B * s.T * s.out_row, qkv.type());
   check_size(op, "lse", lse, s.B * H * s.T);
   return {s, attention_mask(op, s, dropout)};
 }
@@ -187,9 +207,9 @@ Attention attention_backward(const Tensor& dqkv, const Tensor& delta, const Tens
                              const Dropout& dropout) {
   const char* op = "attention_backward";
   const AttentionShape s = packed_shape(op, qkv, H);
-  check_size(op, "dqkv", dqkv, qkv.size());
-  check_size(op, "dout", dout, s.B * s.T * s.out_row);
-  check_size(op, "out", out, s.B * s.T * s.out_row);
+  check_size(op, "dqkv", dqkv, qkv.size(), qkv.type());
+  check_size(op, "dout", dout, s.B * s.T * s.out_row, qkv.type());
+  check_size(op, "out", out, s.B * s.T * s.out_row, qkv.type());
   check_size(op, "lse", lse, s.B * H * s.T);
   check_size(op, "delta", delta, s.B * H * s.T);
   return {s, attention_mask(op, s, dropout)};
@@ -201,10 +221,10 @@ AttentionShape attention_cached(const Tensor& out, const Tensor& keys, const Ten
   ENSURE(qkv.rank() == 3, op, ": qkv is ", qkv.shape_text(), "; (R, 3, C) is needed");
   const Index R = qkv.dim(0), C = qkv.dim(2);
   AttentionShape s = packed_shape(op, qkv.reshaped({1, R, qkv.dim(1), C}), H);
-  const Index P = as_matrix(op, "keys", keys).R;
-  check_matrix(op, "keys", keys, {P, C});
-  check_matrix(op, "values", values, {P, C});
-  check_size(op, "out", out, R * C);
+  const Index P = as_matrix(op, "keys", keys, qkv.type()).R;
+  check_matrix(op, "keys", keys, {P, C}, qkv.type());
+  check_matrix(op, "values", values, {P, C}, qkv.type());
+  check_size(op, "out", out, R * C, qkv.type());
   ENSURE(first >= 0 && first <= P - R, op, ": ", R, " rows from position ", first,
          " on do not fit in a cache of ", P);
   s.first = first;
@@ -216,9 +236,9 @@ Samples residual_forward(const Tensor& out, const Tensor& residual, const Tensor
                          const Dropout& dropout) {
   const char* op = "residual_forward";
   ENSURE(branch.rank() == 3, op, ": branch is ", branch.shape_text(), "; (B, T, C) is needed");
-  check_size(op, "branch", branch, branch.size());
-  check_size(op, "out", out, branch.size());
-  check_size(op, "residual", residual, branch.size());
+  const DType type = storage_of(op, "branch", branch);
+  check_size(op, "out", out, branch.size(), type);
+  check_size(op, "residual", residual, branch.size(), type);
   const Index size = branch.dim(1) * branch.dim(2);
   return {branch.dim(0), size, make_mask(op, dropout, size)};
 }
@@ -226,15 +246,15 @@ Samples residual_forward(const Tensor& out, const Tensor& residual, const Tensor
 Samples residual_backward(const Tensor& dbranch, const Tensor& dout, const Dropout& dropout) {
   const char* op = "residual_backward";
   ENSURE(dout.rank() == 3, op, ": dout is ", dout.shape_text(), "; (B, T, C) is needed");
-  check_size(op, "dout", dout, dout.size());
-  check_size(op, "dbranch", dbranch, dout.size());
+  check_size(op, "dbranch", dbranch, dout.size(), storage_of(op, "dout", dout));
   const Index size = dout.dim(1) * dout.dim(2);
   return {dout.dim(0), size, make_mask(op, dropout, size)};
 }
 
 Rows cross_entropy(const Tensor& losses, const Tensor& logits, const Tensor& targets,
                    float smoothing) {
-  const Rows rows = as_matrix("cross_entropy", "logits", logits);
+  const Rows rows =
+      as_matrix("cross_entropy", "logits", logits, storage_of("cross_entropy", "logits", logits));
   check_size("cross_entropy", "losses", losses, rows.R);
   check_ids("cross_entropy", "targets", targets, rows.R);
   ENSURE(smoothing >= 0 && smoothing <= 1, "cross_entropy: label smoothing is ", smoothing,
@@ -242,16 +262,23 @@ Rows cross_entropy(const Tensor& losses, const Tensor& logits, const Tensor& tar
   return rows;
 }
 
-AdamWNumbers adamw(const Tensor& param, const Tensor& m, const Tensor& v, const Tensor& grad,
-                   const AdamWStep& step) {
-  for (const Tensor* x : {&param, &m, &v, &grad}) check_size("adamw", "a tensor", *x, param.size());
+AdamWNumbers adamw(const AdamWTensor& x, const AdamWStep& step) {
+  const Index size = x.param.size();
+  for (const Tensor* t : {&x.param, &x.m, &x.v, &x.grad}) check_size("adamw", "a tensor", *t, size);
+  ENSURE(x.weight.empty() || (is_narrow(x.weight.type()) && x.weight.size() == size),
+         "adamw: weight is ", to_string(x.weight.type()), " ", x.weight.shape_text(), "; ", size,
+         " numbers of BF16 or F16 are needed");
   ENSURE(step.t >= 1, "adamw: step ", step.t, "; steps count from 1");
+  ENSURE(x.order >= 0 && x.order < Index{1} << 31 && x.first >= 0 &&
+             checked_add(x.first, size) <= Index{1} << 34,
+         "adamw: elements ", x.first, " to ", x.first + size, " of parameter ", x.order,
+         "; random numbers are there for 2^34 of each of 2^31");
   const auto correction = [&](float beta) {
     return static_cast<float>(
         1 / (1 - std::pow(static_cast<double>(beta), static_cast<double>(step.t))));
   };
-  return {step.rate,
-          static_cast<float>(1 - static_cast<double>(step.rate) * static_cast<double>(step.decay)),
+  return {x.rate,
+          static_cast<float>(1 - static_cast<double>(x.rate) * static_cast<double>(x.decay)),
           step.beta1,
           step.beta2,
           step.grad_scale,
@@ -260,7 +287,26 @@ AdamWNumbers adamw(const Tensor& param, const Tensor& m, const Tensor& v, const 
           step.epsilon};
 }
 
-void sum_squares(const Tensor& x) { check_size("sum_squares", "x", x, x.size()); }
+void sum_squares(std::span<const double> sums, std::span<const Tensor> tensors) {
+  ENSURE(sums.size() == tensors.size(), "sum_squares: ", sums.size(), " sums of ", tensors.size(),
+         " tensors");
+  for (const Tensor& x : tensors) check_size("sum_squares", "x", x, x.size());
+}
+
+Rows sum_rows(const Tensor& sums, const Tensor& x) {
+  const Rows rows = as_matrix("sum_rows", "x", x);
+  ENSURE(sums.type() == DType::F64 && sums.size() == rows.R, "sum_rows: sums are ",
+         to_string(sums.type()), " ", sums.shape_text(), "; ", rows.R, " of F64 are needed");
+  return rows;
+}
+
+void convert(const Tensor& out, const Tensor& x) {
+  ENSURE((out.type() == DType::F32 && is_narrow(x.type())) ||
+             (is_narrow(out.type()) && x.type() == DType::F32),
+         "convert: from ", to_string(x.type()), " to ", to_string(out.type()),
+         "; one of them must be F32, the other BF16 or F16");
+  ENSURE(out.size() == x.size(), "convert: out is ", out.shape_text(), ", x is ", x.shape_text());
+}
 
 void fail_id(const char* op, const char* name, Index row, Index id, Index V) {
   Fail(op, ": row ", row, " of ", name, " is ", id, ", outside the vocabulary of ", V,

@@ -71,13 +71,17 @@ class TimedOps final : public Ops {
     timed("cross entropy",
           [&] { inner_->cross_entropy(losses, logits, targets, smoothing, scale, g); });
   }
-  void adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWStep& step) override {
-    timed("adamw", [&] { inner_->adamw(param, m, v, grad, step); });
+  void adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) override {
+    timed("adamw", [&] { inner_->adamw(tensors, step); });
   }
-  double sum_squares(Tensor x, double before) override {
-    double result = 0;
-    timed("gradient norm", [&] { result = inner_->sum_squares(x, before); });
-    return result;
+  void sum_squares(std::span<double> sums, std::span<const Tensor> tensors) override {
+    timed("gradient norm", [&] { inner_->sum_squares(sums, tensors); });
+  }
+  void sum_rows(Tensor sums, Tensor x) override {
+    timed("sum of losses", [&] { inner_->sum_rows(sums, x); });
+  }
+  void convert(Tensor out, Tensor x) override {
+    timed("convert", [&] { inner_->convert(out, x); });
   }
 
  private:

@@ -33,29 +33,39 @@ Piece piece_of(const nn::Parameter& p, const Shard& shard) {
   return {std::max(from - begin, Index{0}), std::max(to - from, Index{0})};
 }
 
-void adamw_step(Ops& ops, const nn::ParameterLayout& params, Flat weights, Flat m, Flat v,
-                Flat gradients, const OptimizerConfig& config, double rate, double grad_scale,
-                Index t, Index n_layer, const Shard& shard) {
+void adamw_step(Ops& ops, std::vector<AdamWTensor>& tensors, const nn::ParameterLayout& params,
+                const StepMemory& memory, const OptimizerConfig& config, const StepNumbers& step,
+                Index n_layer, const Shard& shard) {
+  tensors.clear();
   for (const nn::Parameter& p : params.parameters) {
     const Piece piece = piece_of(p, shard);
     if (p.frozen || piece.count == 0) continue;
-    const AdamWStep step{
-        .rate = static_cast<float>(rate * layer_rate(p, n_layer, config.layer_lr_decay)),
-        .beta1 = static_cast<float>(config.beta1),
-        .beta2 = static_cast<float>(config.beta2),
-        .epsilon = static_cast<float>(config.epsilon),
-        .decay = p.decays() ? static_cast<float>(config.weight_decay) : 0.0f,
-        .grad_scale = static_cast<float>(grad_scale),
-        .t = t};
-    const auto whole = [&](Flat flat) {
+    const auto whole = [&](const Flat& flat) {
       return flat.at(p.region).reshaped({p.region.size()}).rows(piece.first, piece.count);
     };
     const Index offset = p.region.offset + (piece.first - shard.first) * size_of(DType::F32);
-    const auto sharded = [&](Flat flat) {
+    const auto sharded = [&](const Flat& flat) {
       return Tensor(flat.base + offset, DType::F32, {piece.count});
     };
-    ops.adamw(whole(weights), sharded(m), sharded(v), whole(gradients), step);
+    const bool master = memory.master.base != nullptr;
+    tensors.push_back(
+        {.param = master ? sharded(memory.master) : whole(memory.weights),
+         .m = sharded(memory.m),
+         .v = sharded(memory.v),
+         .grad = whole(memory.gradients),
+         .weight = master ? whole(memory.weights) : Tensor(),
+         .rate = static_cast<float>(step.rate * layer_rate(p, n_layer, config.layer_lr_decay)),
+         .decay = p.decays() ? static_cast<float>(config.weight_decay) : 0.0f,
+         .order = p.order,
+         .first = piece.first});
   }
+  ops.adamw(tensors, {.beta1 = static_cast<float>(config.beta1),
+                      .beta2 = static_cast<float>(config.beta2),
+                      .epsilon = static_cast<float>(config.epsilon),
+                      .grad_scale = static_cast<float>(step.grad_scale),
+                      .t = step.t,
+                      .stochastic = step.stochastic,
+                      .seed = step.seed});
 }
 
 }  // namespace chimera::optim

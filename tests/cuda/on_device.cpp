@@ -19,7 +19,7 @@ Tensor with_data(const Tensor& t, void* data) {
 // too.
 class Copies {
  public:
-  Copies(CudaDevice& device, std::initializer_list<Tensor> tensors) : device_(device) {
+  Copies(CudaDevice& device, std::span<const Tensor> tensors) : device_(device) {
     for (const Tensor& t : tensors)
       if (!t.empty()) copies_[t.raw()].bytes = std::max(copies_[t.raw()].bytes, t.bytes());
     for (auto& [host, copy] : copies_) {
@@ -124,19 +124,66 @@ class OnDeviceOps final : public Ops {
       ops_->cross_entropy(on(losses), on(logits), on(targets), smoothing, scale, gradient);
     });
   }
-  void adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWStep& step) override {
-    run({param, m, v, grad},
-        [&](const Copies& on) { ops_->adamw(on(param), on(m), on(v), on(grad), step); });
+  void adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) override {
+    std::vector<Tensor> all;
+    for (const AdamWTensor& x : tensors)
+      all.insert(all.end(), {x.param, x.m, x.v, x.grad, x.weight});
+    run(all, [&](const Copies& on) {
+      std::vector<AdamWTensor> there(tensors.begin(), tensors.end());
+      for (AdamWTensor& x : there)
+        for (Tensor* t : {&x.param, &x.m, &x.v, &x.grad, &x.weight}) *t = on(*t);
+      ops_->adamw(there, step);
+    });
   }
-  double sum_squares(Tensor x, double before) override {
-    double sum = 0;
-    run({x}, [&](const Copies& on) { sum = ops_->sum_squares(on(x), before); });
-    return sum;
+  void sum_squares(std::span<double> sums, std::span<const Tensor> tensors) override {
+    run(tensors, [&](const Copies& on) {
+      std::vector<Tensor> there(tensors.begin(), tensors.end());
+      for (Tensor& t : there) t = on(t);
+      ops_->sum_squares(sums, there);
+    });
+  }
+  void sum_rows(Tensor sums, Tensor x) override {
+    run({sums, x}, [&](const Copies& on) { ops_->sum_rows(on(sums), on(x)); });
+  }
+  void convert(Tensor out, Tensor x) override {
+    run({out, x}, [&](const Copies& on) { ops_->convert(on(out), on(x)); });
+  }
+  void residual_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor out, Tensor residual,
+                                  Tensor branch, Tensor gain, Tensor bias, float epsilon,
+                                  const Dropout& d) override {
+    run({y, mean, rstd, out, residual, branch, gain, bias}, [&](const Copies& on) {
+      ops_->residual_layernorm_forward(on(y), on(mean), on(rstd), on(out), on(residual), on(branch),
+                                       on(gain), on(bias), epsilon, d);
+    });
+  }
+  void layernorm_backward(Tensor dx, Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
+                          Tensor dy, Tensor x, Tensor gain, Write mode) override {
+    run({dx, dgain, dbias, mean, rstd, dy, x, gain}, [&](const Copies& on) {
+      ops_->layernorm_backward(on(dx), on(dgain), on(dbias), on(mean), on(rstd), on(dy), on(x),
+                               on(gain), mode);
+    });
+  }
+  void linear_gelu_forward(Tensor gelu, Tensor pre, Tensor x, Tensor w, Tensor bias) override {
+    run({gelu, pre, x, w, bias}, [&](const Copies& on) {
+      ops_->linear_gelu_forward(on(gelu), on(pre), on(x), on(w), on(bias));
+    });
+  }
+  void linear_gelu_backward(Tensor dpre, Tensor dy, Tensor w, Tensor pre) override {
+    run({dpre, dy, w, pre},
+        [&](const Copies& on) { ops_->linear_gelu_backward(on(dpre), on(dy), on(w), on(pre)); });
+  }
+  void linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy) override {
+    run({dw, dbias, x, dy},
+        [&](const Copies& on) { ops_->linear_backward_weight(on(dw), on(dbias), on(x), on(dy)); });
   }
 
  private:
   template <class Body>
   void run(std::initializer_list<Tensor> tensors, const Body& body) {
+    run(std::span(tensors.begin(), tensors.size()), body);
+  }
+  template <class Body>
+  void run(std::span<const Tensor> tensors, const Body& body) {
     Copies on(*device_, tensors);
     body(on);
     ops_->check();

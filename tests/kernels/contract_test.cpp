@@ -108,7 +108,12 @@ TEST_CASE("ops refuse shapes that do not fit, naming both") {
        [&] {
          ops->cross_entropy(f({4}), f({4, 8}), i(4), 2, 1, Gradient::None);
        }},
-      {"adamw", [&] { ops->adamw(f({4}), f({4}), f({5}), f({4}), {}); }},
+      {"adamw",
+       [&] {
+         const AdamWTensor x{
+             .param = f({4}), .m = f({4}), .v = f({5}), .grad = f({4}), .weight = {}};
+         ops->adamw({&x, 1}, {});
+       }},
       {"F32", [&] { ops->sum_squares(i(4)); }}};
   for (const auto& [part, body] : cases) {
     const std::string message = refusal(body);

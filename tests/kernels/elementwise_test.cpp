@@ -42,15 +42,22 @@ TEST_CASE("adamw: three steps follow the formula, with scale and decay") {
            g = random_floats(n, 4);
     for (float& x : v) x = x * x;
     Doubles P = widen(p), M = widen(m), V = widen(v);
-    AdamWStep s{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f, 1};
+    AdamWStep s{.beta2 = 0.95f, .grad_scale = 0.5f};
+    const AdamWTensor x{.param = tensor(p, {n}),
+                        .m = tensor(m, {n}),
+                        .v = tensor(v, {n}),
+                        .grad = tensor(g, {n}),
+                        .weight = {},
+                        .rate = 1e-2f,
+                        .decay = 0.1f};
     for (s.t = 1; s.t <= 3; ++s.t) {
-      ops.adamw(tensor(p, {n}), tensor(m, {n}), tensor(v, {n}), tensor(g, {n}), s);
-      const double b1 = s.beta1, b2 = s.beta2, rate = s.rate;
+      ops.adamw({&x, 1}, s);
+      const double b1 = s.beta1, b2 = s.beta2, rate = x.rate;
       for (std::size_t i = 0; i < P.size(); ++i) {
         const double grad = static_cast<double>(g[i]) * static_cast<double>(s.grad_scale);
         M[i] = b1 * M[i] + (1 - b1) * grad;
         V[i] = b2 * V[i] + (1 - b2) * grad * grad;
-        P[i] -= rate * static_cast<double>(s.decay) * P[i];
+        P[i] -= rate * static_cast<double>(x.decay) * P[i];
         P[i] -= rate * (M[i] / (1 - std::pow(b1, s.t))) /
                 (std::sqrt(V[i] / (1 - std::pow(b2, s.t))) + static_cast<double>(s.epsilon));
       }

@@ -60,9 +60,10 @@ Samples residual_backward(const Tensor& dbranch, const Tensor& dout, const Dropo
 Rows cross_entropy(const Tensor& losses, const Tensor& logits, const Tensor& targets,
                    float smoothing);
 
-AdamWNumbers adamw(const Tensor& param, const Tensor& m, const Tensor& v, const Tensor& grad,
-                   const AdamWStep& step);
-void sum_squares(const Tensor& x);
+AdamWNumbers adamw(const AdamWTensor& tensor, const AdamWStep& step);
+void sum_squares(std::span<const double> sums, std::span<const Tensor> tensors);
+Rows sum_rows(const Tensor& sums, const Tensor& x);
+void convert(const Tensor& out, const Tensor& x);
 
 // The error for id `id` in row `row` of `name`, outside a vocabulary of V. Where ids are read
 // differs from backend to backend; what is said does not.

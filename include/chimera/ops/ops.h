@@ -5,6 +5,7 @@
 // H heads, V vocabulary. Gradients of weights are always added to (dW +=); every other output is
 // overwritten, unless it says so.
 #include <memory>
+#include <span>
 #include <string>
 
 #include "chimera/tensor/tensor.h"
@@ -36,9 +37,21 @@ struct Dropout {
 // g = grad * grad_scale; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; p -= rate *
 // decay * p; p -= rate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon).
 struct AdamWStep {
-  float rate = 0, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, decay = 0;
+  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;
   float grad_scale = 1;
   Index t = 1;  // counts from 1
+  // How `weight` is rounded: to nearest even, or at random such that the mean is exact
+  // (chimera/ops/stochastic.h).
+  bool stochastic = false;
+  std::uint64_t seed = 0;
+};
+// One parameter, or a part of it, with what the step does to it alone.
+struct AdamWTensor {
+  Tensor param, m, v, grad;  // F32, equal sizes
+  Tensor weight;             // BF16 or F16 of the same size: becomes param, rounded; or empty
+  float rate = 0, decay = 0;
+  Index order = 0;  // number of the parameter in the model
+  Index first = 0;  // which of the parameter's elements the tensors begin with
 };
 
 enum class Gradient { None, InPlace };
@@ -102,12 +115,41 @@ class Ops {
   virtual void cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing,
                              float scale, Gradient) = 0;
 
-  // param, m, v, grad F32, equal sizes.
-  virtual void adamw(Tensor param, Tensor m, Tensor v, Tensor grad, const AdamWStep&) = 0;
-  // Sum of squares in double over blocks of 4,096 elements from the first on, blocks added in
-  // order: the same for any number of threads. Not finite when any element is not.
-  // `before` is what has been summed already: parts of a tensor that are cut at blocks continue.
-  virtual double sum_squares(Tensor x, double before = 0) = 0;
+  // The step on every tensor of the list.
+  virtual void adamw(std::span<const AdamWTensor> tensors, const AdamWStep&) = 0;
+
+  // sums[i] += sum of squares of tensors[i], F32, in double over blocks of 4,096 elements from its
+  // first on, blocks added to sums[i] in order: the same for any number of threads, and a tensor
+  // cut at blocks continues. Not finite when any element is not. Returns with the sums: a device is
+  // waited for once.
+  virtual void sum_squares(std::span<double> sums, std::span<const Tensor> tensors) = 0;
+  double sum_squares(const Tensor& x, double before = 0) {
+    sum_squares(std::span(&before, 1), std::span(&x, 1));
+    return before;
+  }
+  // sums F64 (R): the sum in double of each row of x F32 (R, C), in ascending order on the CPU.
+  virtual void sum_rows(Tensor sums, Tensor x) = 0;
+
+  // out = x, equal sizes, no overlap: from F32 to BF16 or F16, rounded to nearest even, or back.
+  virtual void convert(Tensor out, Tensor x) = 0;
+
+  // Several of the above at once. src/ops/ops.cpp computes them one after the other and so says
+  // what they are; a backend may need fewer passes, and add in another order.
+
+  // out = residual + dropout(branch), (B, T, C); y, mean, rstd = layernorm(out) over its rows. out
+  // may be residual or branch.
+  virtual void residual_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor out,
+                                          Tensor residual, Tensor branch, Tensor gain, Tensor bias,
+                                          float epsilon, const Dropout&);
+  // layernorm_backward_weight and layernorm_backward_input.
+  virtual void layernorm_backward(Tensor dx, Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
+                                  Tensor dy, Tensor x, Tensor gain, Write mode);
+  // pre (R, N) = x (R, K) w (K, N) + bias (N); gelu (R, N) = GELU of pre.
+  virtual void linear_gelu_forward(Tensor gelu, Tensor pre, Tensor x, Tensor w, Tensor bias);
+  // dpre (R, N) = (dy (R, K) w') * gelu'(pre (R, N)) for w (N, K).
+  virtual void linear_gelu_backward(Tensor dpre, Tensor dy, Tensor w, Tensor pre);
+  // dw (K, N) += x' dy and dbias (N) += column sums of dy, for x (R, K) and dy (R, N).
+  virtual void linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy);
 };
 
 // Vectorised for the instruction set found at start, on the calling thread's team.

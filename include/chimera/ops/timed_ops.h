@@ -15,7 +15,7 @@ struct OpTime {
 };
 
 // Forwards every call to `inner` and adds its time to `times` under the op's name. `times` outlives
-// the result.
+// the result. Ops that are several at once are called one by one, so that each has its own time.
 std::unique_ptr<Ops> make_timed_ops(std::unique_ptr<Ops> inner,
                                     std::map<std::string, OpTime>& times);
 

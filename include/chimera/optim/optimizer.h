@@ -1,6 +1,7 @@
 #pragma once
 // AdamW with warm-up, decay schedules, layer-wise rates and clipping by the global norm.
 #include <string>
+#include <vector>
 
 #include "chimera/nn/params.h"
 #include "chimera/ops/ops.h"
@@ -42,10 +43,23 @@ struct Piece {
 };
 Piece piece_of(const nn::Parameter& parameter, const Shard& shard);
 
-// Applies step `t` (from 1) to every parameter that is not frozen, as far as it is in the shard.
-// `weights` and `gradients` are of params.layout, `m` and `v` of the shard alone.
-void adamw_step(Ops& ops, const nn::ParameterLayout& params, Flat weights, Flat m, Flat v,
-                Flat gradients, const OptimizerConfig& config, double rate, double grad_scale,
-                Index t, Index n_layer, const Shard& shard);
+// The memory of a stage that a step works on. Where `master` is set, it holds the parameters, and
+// weights (BF16 or F16) become them, rounded; else weights (F32) are the parameters themselves.
+struct StepMemory {
+  Flat weights, gradients;  // of the whole layout
+  Flat m, v, master;        // of the shard alone
+};
+struct StepNumbers {
+  double rate = 0, grad_scale = 1;
+  Index t = 1;              // from 1
+  bool stochastic = false;  // rounding of weights, drawn from `seed`
+  std::uint64_t seed = 0;
+};
+
+// Applies a step to every parameter that is not frozen, as far as it is in the shard. `tensors` is
+// overwritten: kept from step to step, it is not allocated again.
+void adamw_step(Ops& ops, std::vector<AdamWTensor>& tensors, const nn::ParameterLayout& params,
+                const StepMemory& memory, const OptimizerConfig& config, const StepNumbers& step,
+                Index n_layer, const Shard& shard);
 
 }  // namespace chimera::optim
