@@ -85,8 +85,10 @@ void Block::forward(Pass& pass, const Memory& m, Tensor x, Tensor y) const {
       mid3, x.reshaped({B, T, C}), mid3,
       pass.dropout(config_.resid_pdrop, layer_, DropoutSite::AttentionResidual));
   ln_2_.forward(pass, ln2, mid, s.rows(saved.norm2.mean), s.rows(saved.norm2.rstd));
-  c_fc_.forward(pass, fc, ln2);
-  if (!y.empty() || saved.gelu) pass.ops.gelu_forward(gelu, fc);
+  if (!y.empty() || saved.gelu)
+    c_fc_.forward_gelu(pass, gelu, fc, ln2);
+  else
+    c_fc_.forward(pass, fc, ln2);
   if (y.empty()) return;
   mlp_c_proj_.forward(pass, y, gelu);
   const Tensor y3 = y.reshaped({B, T, C});
@@ -121,8 +123,12 @@ void Block::backward_mlp(Pass& pass, const Memory& m, Part part, Tensor g) const
     mlp_c_proj_.backward_weight(pass, d_mlp, gelu);
   }
   if (input) {
-    mlp_c_proj_.backward_input(pass, wide, d_mlp);
-    pass.ops.gelu_backward(d_fc, wide, fc);
+    if (d_fc.raw() == fc.raw()) {  // a split backward's stash
+      mlp_c_proj_.backward_input(pass, wide, d_mlp);
+      pass.ops.gelu_backward(d_fc, wide, fc);
+    } else {
+      mlp_c_proj_.backward_input_gelu(pass, d_fc, d_mlp, fc);
+    }
     c_fc_.backward_input(pass, rows, d_fc);
     ln_2_.backward(pass, g, rows, mid, mean, rstd, Write::Add);
   }

@@ -15,13 +15,20 @@ void Linear::forward(Pass& pass, Tensor y, Tensor x) const {
                   pass.weights.at(bias_));
 }
 
+void Linear::forward_gelu(Pass& pass, Tensor gelu, Tensor y, Tensor x) const {
+  pass.ops.linear_gelu_forward(gelu, y, x, pass.weights.at(weight_), pass.weights.at(bias_));
+}
+
 void Linear::backward_input(Pass& pass, Tensor dx, Tensor dy) const {
   pass.ops.matmul(dx, dy, Transpose::No, pass.weights.at(weight_), Transpose::Yes, Write::Set);
 }
 
+void Linear::backward_input_gelu(Pass& pass, Tensor dpre, Tensor dy, Tensor pre) const {
+  pass.ops.linear_gelu_backward(dpre, dy, pass.weights.at(weight_), pre);
+}
+
 void Linear::backward_weight(Pass& pass, Tensor dy, Tensor x) const {
-  pass.ops.matmul(pass.gradients.at(weight_), x, Transpose::Yes, dy, Transpose::No, Write::Add);
-  pass.ops.bias_backward(pass.gradients.at(bias_), dy);
+  pass.ops.linear_backward_weight(pass.gradients.at(weight_), pass.gradients.at(bias_), x, dy);
 }
 
 }  // namespace chimera::nn

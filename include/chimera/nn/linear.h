@@ -12,7 +12,11 @@ class Linear {
          int depth, float deviation);
 
   void forward(Pass& pass, Tensor y, Tensor x) const;
+  // With the GELU behind it: gelu = GELU(y).
+  void forward_gelu(Pass& pass, Tensor gelu, Tensor y, Tensor x) const;
   void backward_input(Pass& pass, Tensor dx, Tensor dy) const;
+  // Where x = GELU(pre): the gradient of pre. Nothing overlaps.
+  void backward_input_gelu(Pass& pass, Tensor dpre, Tensor dy, Tensor pre) const;
   void backward_weight(Pass& pass, Tensor dy, Tensor x) const;
 
  private:
