@@ -35,22 +35,26 @@ std::vector<float> run(const StageCase& c, bool forward_at_once) {
 
 }  // namespace
 
-TEST_CASE("no, selective and full recomputation give the same bits, dropout on") {
+TEST_CASE("no, selective and full recomputation give the same bits, dropout on, in every type") {
   for (StageCase c : stage_cases())
-    for (const bool tied : {true, false})
-      for (const bool at_once : {true, false}) {
-        c.tied = tied, c.split = false, c.recompute = Recompute::None;
-        const std::vector<float> expected = run(c, at_once);
-        for (const float x : expected) REQUIRE(std::isfinite(x));
-        for (const bool split : {false, true})
-          for (const Recompute r : {Recompute::None, Recompute::Selective, Recompute::Full}) {
-            c.split = split, c.recompute = r;
-            INFO("stage " << c.stage << " of " << c.layers.size() << (tied ? " tied" : " untied")
-                          << (split ? " split" : " whole") << ", recompute "
-                          << static_cast<int>(r));
-            CHECK(bits(run(c, at_once)) == bits(expected));
-          }
-      }
+    for (const auto& [tied, at_once, type] : {std::tuple{true, true, DType::F32},
+                                              {true, false, DType::F32},
+                                              {false, true, DType::F32},
+                                              {false, false, DType::F32},
+                                              {true, false, DType::BF16},
+                                              {false, true, DType::F16}}) {
+      c.type = type;
+      c.tied = tied, c.split = false, c.recompute = Recompute::None;
+      const std::vector<float> expected = run(c, at_once);
+      for (const float x : expected) REQUIRE(std::isfinite(x));
+      for (const bool split : {false, true})
+        for (const Recompute r : {Recompute::None, Recompute::Selective, Recompute::Full}) {
+          c.split = split, c.recompute = r;
+          INFO("stage " << c.stage << " of " << c.layers.size() << (tied ? " tied" : " untied")
+                        << (split ? " split" : " whole") << ", recompute " << static_cast<int>(r));
+          CHECK(bits(run(c, at_once)) == bits(expected));
+        }
+    }
 }
 
 // The gradient may be arriving in the output's place while Recompute runs.

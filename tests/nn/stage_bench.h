@@ -9,6 +9,8 @@
 #include "chimera/base/rng.h"
 #include "chimera/device/device.h"
 #include "chimera/model/stage.h"
+#include "chimera/ops/narrow_ops.h"
+#include "chimera/tensor/half.h"
 
 namespace chimera {
 
@@ -24,6 +26,7 @@ struct StageCase {
   int stage = 0;
   bool tied = true, split = false;
   nn::Recompute recompute = nn::Recompute::None;
+  DType type = DType::F32;
 };
 
 // A stage that is first and last, one of each, and one between.
@@ -47,7 +50,7 @@ class StageBench {
       : case_(c),
         config_(config(c.tied)),
         tied_layout_(model::tied_parameters(config_)),
-        stage_(config_, c.layers, c.stage, kSamples, kT, c.split, c.recompute),
+        stage_(config_, c.layers, c.stage, kSamples, kT, c.split, c.recompute, c.type),
         weights_(normal(stage_.parameters().layout.bytes(), 1)),
         gradients_(filled(stage_.parameters().layout.bytes(), 0)),
         tied_weights_(normal(tied_layout_.layout.bytes(), 2)),
@@ -61,8 +64,7 @@ class StageBench {
       stage_.tokens(all).i32()[i] = static_cast<std::int32_t>((i * 7) % config_.vocab_size);
       stage_.targets(all).i32()[i] = static_cast<std::int32_t>((i * 11 + 3) % config_.vocab_size);
     }
-    if (!stage_.first())
-      fill_normal(stage_.input(all).f32(), stage_.input(all).size(), 0, 0, 1, 5, 5);
+    if (!stage_.first()) fill(stage_.input(all), 0, 1, 5, 5);
   }
 
   const model::Stage& stage() const { return stage_; }
@@ -71,13 +73,25 @@ class StageBench {
     return {Flat{edge_.data()}, first, samples, kT};
   }
 
+  // Becomes the fp32 of another's numbers.
+  void take_weights_and_input(const StageBench& other) {
+    const auto take = [](Buffer& to, const Buffer& from, DType type) {
+      const Tensor source(from.data(), type, {from.bytes() / 4});
+      widen(reinterpret_cast<float*>(to.data()), source);
+    };
+    take(weights_, other.weights_, other.case_.type);
+    take(tied_weights_, other.tied_weights_, other.case_.type);
+    const nn::SlotView mine = edge(0, kSamples), theirs = other.edge(0, kSamples);
+    if (!stage_.first()) widen(stage_.input(mine).f32(), other.stage_.input(theirs));
+  }
+
   // Every instruction finds a workspace without meaning.
   nn::Pass pass(Index first, Index samples) {
     poison(workspace_);
     return {.ops = *ops_,
-            .weights = Flat{weights_.data()},
+            .weights = Flat{weights_.data(), case_.type},
             .gradients = Flat{gradients_.data()},
-            .tied_weights = Flat{tied_weights_.data()},
+            .tied_weights = Flat{tied_weights_.data(), case_.type},
             .tied_embedding_gradients = Flat{tied_embedding_.data()},
             .tied_head_gradients = Flat{tied_head_.data()},
             .edge = edge(first, samples),
@@ -94,8 +108,7 @@ class StageBench {
   // The gradient that a later stage would send.
   void set_output_gradient() {
     if (stage_.last()) return;  // the head has set it
-    const Tensor g = stage_.gradient(edge(0, kSamples));
-    fill_normal(g.f32(), g.size(), 0, 0, 1, 6, 6);
+    fill(stage_.gradient(edge(0, kSamples)), 0, 1, 6, 6);
   }
   // All instructions of a backward; with full recomputation of these samples before it. `halves`:
   // which of a split one.
@@ -119,14 +132,14 @@ class StageBench {
   // Everything that leaves the stage: losses, gradients of the weights and of the stage's input.
   std::vector<float> results() const {
     std::vector<float> out;
-    const auto append = [&](const float* values, Index count) {
-      out.insert(out.end(), values, values + count);
+    const auto append = [&](const Tensor& t) {
+      out.resize(out.size() + static_cast<std::size_t>(t.size()));
+      widen(out.data() + out.size() - t.size(), t);
     };
     for (const Buffer* b : {&gradients_, &tied_embedding_, &tied_head_})
-      append(reinterpret_cast<const float*>(b->data()), b->bytes() / 4);
-    const Tensor g = stage_.gradient(edge(0, kSamples)), losses = stage_.losses(edge(0, kSamples));
-    if (!stage_.first()) append(g.f32(), g.size());
-    if (stage_.last()) append(losses.f32(), losses.size());
+      append(Tensor(b->data(), DType::F32, {b->bytes() / 4}));
+    if (!stage_.first()) append(stage_.gradient(edge(0, kSamples)));
+    if (stage_.last()) append(stage_.losses(edge(0, kSamples)));
     return out;
   }
 
@@ -142,14 +155,20 @@ class StageBench {
   }
   Buffer normal(Index bytes, std::uint64_t stream) {
     Buffer b(*device_, bytes);
-    fill_normal(reinterpret_cast<float*>(b.data()), bytes / 4, 0, 0.05f, 0.2f, 3, stream);
+    fill(Tensor(b.data(), case_.type, {bytes / 4}), 0.05f, 0.2f, 3, stream);
     return b;
+  }
+  static void fill(const Tensor& out, float mean, float deviation, std::uint64_t seed,
+                   std::uint64_t stream) {
+    std::vector<float> numbers(static_cast<std::size_t>(out.size()));
+    fill_normal(numbers.data(), out.size(), 0, mean, deviation, seed, stream);
+    round_into(out, numbers.data());
   }
 
   StageCase case_;
   model::ModelConfig config_;
   std::unique_ptr<Device> device_ = make_host_device();
-  std::unique_ptr<Ops> ops_ = make_cpu_ops();
+  std::unique_ptr<Ops> ops_ = make_narrow_ops(make_cpu_ops());
   nn::ParameterLayout tied_layout_;
   model::Stage stage_;
   Buffer weights_, gradients_, tied_weights_, tied_embedding_, tied_head_, edge_, slot_, workspace_;

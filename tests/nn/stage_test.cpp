@@ -8,10 +8,20 @@ using namespace chimera;
 
 namespace {
 constexpr Index kSamples = StageBench::kSamples;
-}
 
-TEST_CASE("input and weight gradients apart equal the whole backward bitwise") {
-  for (StageCase c : stage_cases()) {
+std::vector<StageCase> all_types(const std::vector<StageCase>& cases) {
+  std::vector<StageCase> out;
+  for (const DType type : {DType::F32, DType::BF16, DType::F16})
+    for (const StageCase& c : cases) {
+      out.push_back(c);
+      out.back().type = type;
+    }
+  return out;
+}
+}  // namespace
+
+TEST_CASE("input and weight gradients apart equal the whole backward bitwise, in every type") {
+  for (StageCase c : all_types(stage_cases())) {
     StageBench whole(c);
     c.split = true;
     StageBench split(c);
@@ -32,7 +42,7 @@ TEST_CASE("input and weight gradients apart equal the whole backward bitwise") {
 // What forward doubling and backward halving rely on. Sums over rows change their grouping, so
 // equal to rounding.
 TEST_CASE("samples in one pass equal one after the other, dropout included") {
-  for (const StageCase& c : stage_cases()) {
+  for (const StageCase& c : all_types(stage_cases())) {
     StageBench together(c), apart(c);
     together.forward(0, kSamples);
     for (Index s = 0; s < kSamples; ++s) apart.forward(s, 1);
@@ -50,6 +60,33 @@ TEST_CASE("samples in one pass equal one after the other, dropout included") {
     CHECK(std::sqrt(difference / size) < 1e-6);  // a few fp32 roundings
     CHECK(size > 0);
   }
+}
+
+// Gradients of weights and of the stage's input in 16 bits against fp32 on the same (rounded)
+// numbers: each of some 30 roundings between adds about a unit, in random directions.
+TEST_CASE("a stage in 16 bits is the stage in fp32, to rounding") {
+  for (StageCase c : stage_cases())
+    for (const DType type : {DType::BF16, DType::F16}) {
+      c.type = DType::F32;
+      StageBench wide(c);
+      c.type = type;
+      StageBench narrow(c);
+      wide.take_weights_and_input(narrow);
+      for (StageBench* b : {&wide, &narrow}) {
+        b->forward(0, kSamples);
+        b->set_output_gradient();
+        b->backward(0, kSamples);
+      }
+      const std::vector<float> x = narrow.results(), y = wide.results();
+      double difference = 0, size = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        difference += std::pow(static_cast<double>(x[i] - y[i]), 2);
+        size += std::pow(static_cast<double>(y[i]), 2);
+      }
+      INFO(to_string(type) << " " << std::sqrt(difference / size) / rounding_unit(type));
+      CHECK(std::sqrt(difference / size) < 4 * rounding_unit(type));
+      CHECK(difference > 0);  // it did round
+    }
 }
 
 // The table in src/model/README.md, to the byte: R C floats per multiple; statistics of two norms
