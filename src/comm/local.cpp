@@ -7,7 +7,7 @@
 namespace chimera {
 namespace {
 
-class LocalCommunicator final : public Communicator {
+class LocalCommunicator final : public Communicator, public ParcelPost {
  public:
   // `first`: of the same worker, where this is its second endpoint.
   LocalCommunicator(LocalHub& hub, int rank, const LocalCommunicator* first = nullptr)
@@ -27,6 +27,13 @@ class LocalCommunicator final : public Communicator {
   void wait(Request request, std::string_view what) override {
     hub_.wait(self_, request, what, patience() * (first_ == nullptr ? 1 : first_->patience()));
   }
+  Request send_parcel(int peer, int channel, Parcel& parcel, Index bytes) override {
+    return hub_.post(self_, peer, channel, LocalHub::Side::Send, nullptr, bytes, &parcel);
+  }
+  Request recv_parcel(int peer, int channel, Parcel& parcel, Index bytes) override {
+    return hub_.post(self_, peer, channel, LocalHub::Side::Receive, nullptr, bytes, &parcel);
+  }
+  void throw_if_failed() override { hub_.throw_if_failed(self_); }
   void abandon() noexcept override { hub_.abandon(self_); }
 
   std::unique_ptr<Communicator> second_endpoint() override {

@@ -67,7 +67,7 @@ int LocalHub::find(Endpoint endpoint, Communicator::Request request) {
 }
 
 Communicator::Request LocalHub::post(Endpoint endpoint, int peer, int channel, Side side,
-                                     std::byte* data, Index bytes) {
+                                     std::byte* data, Index bytes, Parcel* parcel) {
   ENSURE(peer >= 0 && peer < workers(), "there is no worker ", peer, ": they are 0 to ",
          workers() - 1);
   ENSURE(channel >= 0 && channel < Communicator::kTags, "there is no channel ", channel);
@@ -75,7 +75,7 @@ Communicator::Request LocalHub::post(Endpoint endpoint, int peer, int channel, S
   if (failed_worker_ >= 0) leave(lock, endpoint);
   const int index = take_post();
   const std::uint32_t generation = at(index).generation & 0x7fffffff;
-  at(index) = Post{State::Posted, side, endpoint, peer, data, bytes, generation, -1};
+  at(index) = Post{State::Posted, side, endpoint, peer, data, bytes, parcel, generation, -1};
   ++state_of(endpoint).requests;
 
   const bool sends = side == Side::Send;
@@ -85,15 +85,11 @@ Communicator::Request LocalHub::post(Endpoint endpoint, int peer, int channel, S
     const int partner = queue.first;
     queue.first = at(partner).next;
     const int sent = sends ? index : partner, received = sends ? partner : index;
-    if (at(sent).bytes != at(received).bytes) {
-      record_failure(
-          at(received).owner.worker,
-          error_of(concat("the message from worker ", at(sent).owner.worker, " to worker ",
-                          at(received).owner.worker, " on channel ", channel, " has ",
-                          at(sent).bytes, " bytes, its receiver expects ", at(received).bytes)));
+    if (const std::string error = mismatch(sent, received, channel); !error.empty()) {
+      record_failure(at(received).owner.worker, error_of(error));
       leave(lock, endpoint);
     }
-    copy(lock, sent, received);
+    copy(lock, endpoint, sent, received);
   } else {
     (queue.first < 0 ? queue.first : at(queue.last).next) = index;
     queue.last = index;
@@ -101,16 +97,34 @@ Communicator::Request LocalHub::post(Endpoint endpoint, int peer, int channel, S
   return Index{generation} << 32 | (index + 1);
 }
 
-void LocalHub::copy(Lock& lock, int sent, int received) {
+// Empty where the two ends fit together.
+std::string LocalHub::mismatch(int sent, int received, int channel) {
+  const Post &from = at(sent), &to = at(received);
+  const bool one_sided = (from.parcel == nullptr) != (to.parcel == nullptr);
+  if (from.bytes == to.bytes && !one_sided) return {};
+  const std::string name = concat("the message from worker ", from.owner.worker, " to worker ",
+                                  to.owner.worker, " on channel ", channel);
+  if (one_sided)
+    return concat(name, " is of a device's memory at one end and of the host's at the other");
+  return concat(name, " has ", from.bytes, " bytes, its receiver expects ", to.bytes);
+}
+
+void LocalHub::copy(Lock& lock, Endpoint endpoint, int sent, int received) {
   for (const int index : {sent, received}) {
     at(index).state = State::Copying;
     ++state_of(at(index).owner).copying;
   }
-  std::byte* const to = at(received).data;
-  const std::byte* const from = at(sent).data;
-  const auto bytes = static_cast<std::size_t>(at(sent).bytes);
+  const Post from = at(sent), to = at(received);
+  std::exception_ptr error;
   lock.unlock();
-  if (bytes > 0) std::memcpy(to, from, bytes);
+  try {
+    if (from.parcel != nullptr)
+      from.parcel->move_to(*to.parcel, from.bytes);
+    else if (from.bytes > 0)
+      std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes));
+  } catch (...) {
+    error = std::current_exception();
+  }
   lock.lock();
   for (const int index : {sent, received}) {
     at(index).state = State::Done;
@@ -118,6 +132,14 @@ void LocalHub::copy(Lock& lock, int sent, int received) {
     --owner.copying;
     owner.changed.notify_all();
   }
+  if (!error) return;
+  record_failure(endpoint.worker, error);
+  leave(lock, endpoint);
+}
+
+void LocalHub::throw_if_failed(Endpoint endpoint) {
+  Lock lock(mutex_);
+  if (failed_worker_ >= 0) leave(lock, endpoint);
 }
 
 void LocalHub::wait(Endpoint endpoint, Communicator::Request request, std::string_view what,

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "chimera/comm/communicator.h"
+#include "parcel.h"
 
 namespace chimera {
 
 // A message is copied once, from the sender's buffer to the receiver's, by whoever posts second,
-// outside the lock. Everything else happens under one mutex, held for some list operations.
+// outside the lock; or its parcel is moved then. Everything else happens under one mutex, held for
+// some list operations.
 class LocalHub {
  public:
   enum class Side { Send, Receive };
@@ -29,10 +31,12 @@ class LocalHub {
 
   int workers() const { return workers_; }
 
+  // With a parcel on both sides, or on neither; it must stay until the request is waited for.
   Communicator::Request post(Endpoint endpoint, int peer, int channel, Side side, std::byte* data,
-                             Index bytes);
+                             Index bytes, Parcel* parcel = nullptr);
   void wait(Endpoint endpoint, Communicator::Request request, std::string_view what,
             double patience);
+  void throw_if_failed(Endpoint endpoint);
   void abandon(Endpoint endpoint) noexcept;
 
   // A body returned: Error when it left requests behind.
@@ -53,6 +57,7 @@ class LocalHub {
     int peer = 0;
     std::byte* data = nullptr;
     Index bytes = 0;
+    Parcel* parcel = nullptr;
     std::uint32_t generation = 0;  // tells a request from an earlier one in the same place
     int next = -1;                 // in the link's queue, or in the list of free posts
   };
@@ -76,7 +81,8 @@ class LocalHub {
   int take_post();
   int find(Endpoint endpoint, Communicator::Request request);
   void release(int index);
-  void copy(Lock& lock, int sent, int received);
+  std::string mismatch(int sent, int received, int channel);
+  void copy(Lock& lock, Endpoint endpoint, int sent, int received);
   void wake_all();
   void record_failure(int worker, std::exception_ptr error);
   void drain(Lock& lock, Endpoint endpoint);

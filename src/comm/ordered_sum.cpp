@@ -19,7 +19,29 @@ std::vector<int> distinct(std::vector<int> ranks) {
   return ranks;
 }
 
+class HostAdder final : public Adder {
+ public:
+  // By blocks: the result may be one of the sources.
+  void add(float* result, std::span<const float* const> sources, float*, Index count) override {
+    constexpr Index kBlock = 1024, kGrain = 16 * kBlock;
+    parallel_for(count, kGrain, [&](Index begin, Index end) {
+      float sum[kBlock];
+      for (Index first = begin; first < end; first += kBlock) {
+        const Index length = std::min(kBlock, end - first);
+        std::copy_n(sources[0] + first, length, sum);
+        for (std::size_t i = 1; i < sources.size(); ++i) {
+          const float* const addend = sources[i] + first;
+          for (Index j = 0; j < length; ++j) sum[j] += addend[j];
+        }
+        std::copy_n(sum, length, result + first);
+      }
+    });
+  }
+};
+
 }  // namespace
+
+std::unique_ptr<Adder> make_host_adder() { return std::make_unique<HostAdder>(); }
 
 std::vector<Index> even_borders(Index elements, Index members) {
   ENSURE(elements >= 0 && members >= 1, elements, " elements for ", members, " members");
@@ -38,6 +60,8 @@ OrderedSum::OrderedSum(Communicator& comm, int channel, std::vector<int> contrib
 OrderedSum::OrderedSum(Communicator& comm, int channel, std::vector<int> contributors,
                        std::vector<Index> borders)
     : comm_(comm),
+      host_adder_(comm.adder() == nullptr ? make_host_adder() : nullptr),
+      adder_(host_adder_ ? *host_adder_ : *comm.adder()),
       channel_(channel),
       contributors_(std::move(contributors)),
       members_(distinct(contributors_)),
@@ -74,6 +98,7 @@ void OrderedSum::start(std::span<float* const> mine, float* result, float* scrat
   result_ = result;
   started_ = true;
   sources_.clear();
+  spare_ = scratch_elements_ > 0 ? scratch : nullptr;  // of the first that comes from elsewhere
 
   const Chunk chunk = chunk_of(me_);
   std::size_t next_own = 0;
@@ -100,7 +125,8 @@ void OrderedSum::start(std::span<float* const> mine, float* result, float* scrat
 void OrderedSum::wait_for_own(std::string_view what) {
   ENSURE(started_, "a sum is waited for that was not started: ", what);
   wait_for_all(what);  // also the sends: what follows may overwrite mine[0]
-  add_up(own_chunk());
+  const Chunk own = own_chunk();
+  adder_.add(result_ + own.first, sources_, spare_, own.count);
   started_ = false;
 }
 
@@ -141,23 +167,6 @@ void OrderedSum::all_gather(float* values, std::string_view what) {
 void OrderedSum::wait_for_all(std::string_view what) {
   for (const Communicator::Request request : requests_) comm_.wait(request, what);
   requests_.clear();
-}
-
-// result = ((c0 + c1) + c2) + … over my chunk, by blocks: the result may be one of the sources.
-void OrderedSum::add_up(const Chunk& chunk) const {
-  constexpr Index kBlock = 1024, kGrain = 16 * kBlock;
-  parallel_for(chunk.count, kGrain, [&](Index begin, Index end) {
-    float sum[kBlock];
-    for (Index first = begin; first < end; first += kBlock) {
-      const Index count = std::min(kBlock, end - first);
-      std::copy_n(sources_[0] + first, count, sum);
-      for (std::size_t i = 1; i < sources_.size(); ++i) {
-        const float* const addend = sources_[i] + first;
-        for (Index j = 0; j < count; ++j) sum[j] += addend[j];
-      }
-      std::copy_n(sum, count, result_ + chunk.first + first);
-    }
-  });
 }
 
 }  // namespace chimera

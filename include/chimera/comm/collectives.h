@@ -1,6 +1,7 @@
 #pragma once
 // Collectives over point-to-point messages, the same code on every transport: results do not depend
 // on it.
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -9,11 +10,24 @@
 
 namespace chimera {
 
+// Adds fp32 numbers that lie where an endpoint's messages do, after what its lane was given before.
+class Adder {
+ public:
+  virtual ~Adder() = default;
+  // result[i] = ((sources[0][i] + sources[1][i]) + sources[2][i]) + ..., i < count. `result` may be
+  // one of the sources, the others keep their numbers, but for `spare`: one of them, or null.
+  virtual void add(float* result, std::span<const float* const> sources, float* spare,
+                   Index count) = 0;
+};
+// On the host, by the calling thread's team.
+std::unique_ptr<Adder> make_host_adder();
+
 // A sum of fp32 contributions in a given order: bitwise the serial sum ((c0 + c1) + c2) + …,
-// however the elements are cut. Each member owns one chunk: it receives that chunk of every
-// contribution and adds them first to last (the reduce-scatter); then all chunks go to all (the
-// all-gather). Each half moves (r - 1) / r of the length per member for r members with one
-// contribution each: together as Rabenseifner's algorithm, in a fixed order of addition.
+// however the elements are cut, in the memory that the endpoint's messages are of. Each member owns
+// one chunk: it receives that chunk of every contribution and adds them first to last (the
+// reduce-scatter); then all chunks go to all (the all-gather). Each half moves (r - 1) / r of the
+// length per member for r members with one contribution each: together as Rabenseifner's algorithm,
+// in a fixed order of addition.
 //
 // Sums may share a channel, and several may be under way: members must start them in one order and
 // wait for them in one order, and likewise gather; how starts and waits interleave may differ
@@ -62,10 +76,11 @@ class OrderedSum {
   void all_gather(float* values, std::string_view what);
 
  private:
-  void add_up(const Chunk& chunk) const;
   void wait_for_all(std::string_view what);
 
   Communicator& comm_;
+  std::unique_ptr<Adder> host_adder_;
+  Adder& adder_;
   int channel_;
   std::vector<int> contributors_, members_;
   std::size_t me_ = 0;
@@ -73,7 +88,7 @@ class OrderedSum {
   Index scratch_elements_ = 0;
   std::vector<float*> mine_;
   std::vector<const float*> sources_;  // my chunk of every contribution
-  float* result_ = nullptr;
+  float *result_ = nullptr, *spare_ = nullptr;
   bool started_ = false;
   std::vector<Communicator::Request> requests_;
 };

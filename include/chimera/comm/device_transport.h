@@ -1,11 +1,12 @@
 #pragma once
 // Messages between memories of GPUs, behind the interface of messages between hosts.
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "chimera/comm/communicator.h"
+#include "chimera/comm/collectives.h"
 #include "chimera/device/cuda_device.h"
 
 namespace chimera {
@@ -17,7 +18,7 @@ enum class DeviceTransport {
   Nccl,    // every rank has a GPU of its own
 };
 
-// An endpoint whose messages are memory of its worker's GPU. All of Communicator holds, but the
+// An endpoint whose messages are memory of its worker's device. All of Communicator holds, but the
 // time that counts is that of a lane: Compute, of a second endpoint Reductions.
 //   send_start  takes the bytes that the lane has written by then;
 //   recv_start  takes the buffer when the lane has come so far;
@@ -26,11 +27,39 @@ enum class DeviceTransport {
 //               the bytes (Staged); Nccl's transfers that do not end are found by a watchdog.
 class DeviceCommunicator : public Communicator {
  public:
-  virtual Lane lane() const = 0;
-  // The host waits until all that the GPU has been given is done; throws what went wrong there, and
-  // Aborted when another worker failed. After the deadline the error names the first transfer that
-  // has not ended.
+  int rank() const final { return host_.rank(); }
+  int size() const final { return host_.size(); }
+  Communicator& host() final { return host_; }
+  Adder* adder() final { return adder_.get(); }
+  void fail(std::exception_ptr error) noexcept override { host_.fail(std::move(error)); }
+  void throw_if_failed() override { host_.throw_if_failed(); }
+  void set_patience(double factor) final { host_.set_patience(factor); }
+
+  Device& device() const { return device_; }
+  Lane lane() const { return lane_; }
+  // The host waits until all that the device has been given is done; throws what went wrong there,
+  // and Aborted when another worker failed. After the deadline the error names the first transfer
+  // that has not ended.
   virtual void synchronize(std::string_view what) = 0;
+
+ protected:
+  DeviceCommunicator(Communicator& host, Device& device, Lane lane, std::unique_ptr<Adder> adder)
+      : host_(host), device_(device), lane_(lane), adder_(std::move(adder)) {}
+  // Of a second endpoint, which owns the host's.
+  DeviceCommunicator(std::unique_ptr<Communicator> host, Device& device, Lane lane,
+                     std::unique_ptr<Adder> adder)
+      : owned_(std::move(host)),
+        host_(*owned_),
+        device_(device),
+        lane_(lane),
+        adder_(std::move(adder)) {}
+
+ private:
+  std::unique_ptr<Communicator> owned_;
+  Communicator& host_;
+  Device& device_;
+  const Lane lane_;
+  std::unique_ptr<Adder> adder_;
 };
 
 struct DeviceTransportSettings {
@@ -46,6 +75,11 @@ struct DeviceTransportSettings {
 std::unique_ptr<DeviceCommunicator> make_device_communicator(
     DeviceTransport transport, Communicator& host, CudaDevice& device,
     const DeviceTransportSettings& settings);
+
+// Copies on any kind of device; what adds there on a lane, null: the host.
+using MakeAdder = std::function<std::unique_ptr<Adder>(Lane)>;
+std::unique_ptr<DeviceCommunicator> make_copies_communicator(Communicator& host, Device& device,
+                                                             MakeAdder make_adder);
 
 bool nccl_built();
 std::string nccl_library();  // "NCCL 2.28.9"; "none"

@@ -196,11 +196,14 @@ class MpiCommunicator final : public Communicator {
     } catch (...) {
       process_.end(std::current_exception());
     }
+    const Process::Lock lock = process_.enter();
     Message& message = messages_[index];
     message.used = false;
     ++message.generation;
     free_.push_back(index);
   }
+
+  void throw_if_failed() override { const Process::Lock lock = process_.enter(); }
 
   void abandon() noexcept override {
     if (outstanding() > 0) fail(nullptr);
@@ -251,12 +254,12 @@ class MpiCommunicator final : public Communicator {
     constexpr double kLongestBreak = 0.25;
     double waited = 0;
     Clock::time_point last = Clock::now();
-    for (BackOff back_off; poll(), messages_[index].chunks_left > 0; back_off.pause()) {
+    for (BackOff back_off; !poll(index); back_off.pause()) {
       const Clock::time_point now = Clock::now();
       waited += std::min(kLongestBreak, std::chrono::duration<double>(now - last).count());
       last = now;
       if (waited < deadline) continue;
-      Fail("waited ", deadline, " s for worker ", messages_[index].peer, " in ", what,
+      Fail("waited ", deadline, " s for worker ", peer_of(index), " in ", what,
            " (the deadline is parallel.timeout_seconds)");
     }
   }
@@ -273,7 +276,13 @@ class MpiCommunicator final : public Communicator {
     statuses_.resize(count);
   }
 
-  std::size_t find(Request request) const {
+  int peer_of(std::size_t index) {
+    const Process::Lock lock = process_.enter();
+    return messages_[index].peer;
+  }
+
+  std::size_t find(Request request) {
+    const Process::Lock lock = process_.enter();
     const auto index = static_cast<std::size_t>((request & 0xffffffff) - 1);
     ENSURE(index < messages_.size() && messages_[index].used &&
                messages_[index].generation == request >> 32,
@@ -318,9 +327,14 @@ class MpiCommunicator final : public Communicator {
     return Index{message.generation} << 32 | static_cast<Index>(index + 1);
   }
 
-  // Progress for all requests, not only the one waited for.
-  void poll() {
+  // Whether that message is done. Progress for all requests, not only this one; another thread may
+  // post meanwhile (staged messages of a GPU).
+  bool poll(std::size_t index) {
     const Process::Lock lock = process_.enter();
+    progress();
+    return messages_[index].chunks_left == 0;
+  }
+  void progress() {
     if (handles_.empty()) return;
     int count = 0;
     const int code = MPI_Testsome(static_cast<int>(handles_.size()), handles_.data(), &count,

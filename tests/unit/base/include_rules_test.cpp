@@ -29,6 +29,7 @@ const std::map<std::string, Layers>& table() {
     row("tensor", {"device"});
     row("ops", {"tensor"});
     row("comm", {"tensor"});
+    row("cuda", {"ops", "comm"});  // kernels/cuda
     row("tokenizer", {"base"});
     row("data", {"tokenizer"});
     row("nn", {"ops"});
@@ -44,11 +45,11 @@ const std::map<std::string, Layers>& table() {
   return rules;
 }
 
-// "src/nn/block.cpp" -> "nn"; kernels stand at the level of ops.
+// "src/nn/block.cpp" -> "nn"; kernels stand at the level of ops, the GPU's also at that of comm.
 std::string layer_of(const fs::path& file) {
   std::vector<std::string> parts;
   for (const fs::path& part : file) parts.push_back(part.string());
-  if (parts[0] == "kernels") return "ops";
+  if (parts[0] == "kernels") return parts.at(1) == "cuda" ? "cuda" : "ops";
   if (parts[0] == "include") return parts.at(2);
   return parts.size() == 2 ? "main" : parts.at(1);
 }
@@ -68,7 +69,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kThirdParty 
     {"cublas", {"kernels/cuda/matmul.cpp"}},
     {"cuda_", {"kernels/cuda/"}},
     {"mma.h", {"kernels/cuda/port.h"}},
-    {"nccl", {"src/comm/nccl/"}},
+    {"nccl", {"kernels/cuda/nccl_transport.cpp"}},
 };
 
 // What a file breaks, one line each. `file` is relative to the project.
@@ -128,6 +129,9 @@ TEST_CASE("includes: the checker finds planted violations and nothing else") {
   CHECK(count("src/comm/local.cpp", "#include \"chimera/ops/ops.h\"") == 1);
   CHECK(count("src/schedule/lower.cpp", "#include \"chimera/tensor/tensor.h\"") == 1);
   CHECK(count("kernels/cpu/gelu.cpp", "#include \"chimera/nn/block.h\"") == 1);
+  CHECK(count("kernels/cpu/gelu.cpp", "#include \"chimera/comm/communicator.h\"") == 1);
+  CHECK(count("kernels/cuda/device_transport.cpp", "#include \"chimera/comm/communicator.h\"") ==
+        0);
   CHECK(count("src/checkpoint/writer.cpp", "#include \"chimera/comm/communicator.h\"") == 1);
   CHECK(count("src/train/trainer.cpp", "#include \"chimera/cli/app.h\"") == 1);
   CHECK(count("src/main.cpp", "#include \"chimera/train/trainer.h\"") == 1);

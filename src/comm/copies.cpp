@@ -1,0 +1,148 @@
+// Messages between memories of devices whose workers are threads of one process.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "chimera/comm/device_transport.h"
+#include "parcel.h"
+
+namespace chimera {
+namespace {
+
+// One end of a message. All marks that the other end waits for are of the sender's device, on which
+// the copy is made.
+class Shipment final : public Parcel {
+ public:
+  explicit Shipment(Device& device) : device_(device), ready_(device.make_mark()) {}
+
+  // What `lane` does with the buffer until now comes first; a send is made on `copies`.
+  void post(std::byte* data, Lane lane, Lane copies) {
+    data_ = data;
+    copies_ = copies;
+    moved_ = false;
+    device_.record(*ready_, lane);
+  }
+  void move_to(Parcel& receiver, Index bytes) override {
+    auto& to = static_cast<Shipment&>(receiver);
+    for (std::unique_ptr<Mark>* done : {&done_, &to.done_})
+      if (!*done) *done = device_.make_mark();
+    device_.await(*ready_, copies_);
+    device_.await(*to.ready_, copies_);
+    device_.copy(to.data_, data_, bytes, copies_);
+    device_.record(*done_, copies_);
+    device_.record(*to.done_, copies_);
+    moved_ = to.moved_ = true;
+  }
+  // What `lane` is given from now on comes after the copy, if there is one.
+  void hold(Lane lane) {
+    if (moved_) device_.await(*done_, lane);
+  }
+
+ private:
+  Device& device_;
+  std::unique_ptr<Mark> ready_, done_;
+  std::byte* data_ = nullptr;
+  Lane copies_ = Lane::Down;
+  bool moved_ = false;
+};
+
+class CopiesCommunicator final : public DeviceCommunicator {
+ public:
+  CopiesCommunicator(Communicator& host, Device& device, const MakeAdder& make_adder)
+      : DeviceCommunicator(host, device, Lane::Compute, make_adder(Lane::Compute)),
+        make_adder_(make_adder),
+        parcels_(parcels_of(host)),
+        idle_(static_cast<std::size_t>(2 * host.size())) {}
+  // The second endpoint.
+  CopiesCommunicator(std::unique_ptr<Communicator> host, Device& device,
+                     const MakeAdder& make_adder)
+      : DeviceCommunicator(std::move(host), device, Lane::Reductions, make_adder(Lane::Reductions)),
+        make_adder_(make_adder),
+        parcels_(parcels_of(this->host())),
+        idle_(static_cast<std::size_t>(2 * size())) {}
+
+  std::string transport() const override { return "device copies"; }
+  Request send_start(int peer, int channel, std::span<const std::byte> bytes) override {
+    return start(peer, 0, const_cast<std::byte*>(bytes.data()), [&](Parcel& parcel) {
+      return parcels_.send_parcel(peer, channel, parcel, std::ssize(bytes));
+    });
+  }
+  Request recv_start(int peer, int channel, std::span<std::byte> bytes) override {
+    return start(peer, 1, bytes.data(), [&](Parcel& parcel) {
+      return parcels_.recv_parcel(peer, channel, parcel, std::ssize(bytes));
+    });
+  }
+  void wait(Request request, std::string_view what) override {
+    if (request == 0) return;
+    host().wait(request, what);
+    const auto at = std::ranges::find(active_, request, &Active::request);
+    at->shipment->hold(lane());
+    idle_[at->pool].push_back(std::move(at->shipment));
+    if (at != std::prev(active_.end())) *at = std::move(active_.back());
+    active_.pop_back();
+  }
+
+  // Copies that were waited for are before what the lane was given since.
+  void abandon() noexcept override {
+    host().abandon();
+    if (active_.empty()) return;
+    try {
+      for (const Active& a : active_) a.shipment->hold(lane());
+      device().synchronize();
+    } catch (...) {  // a device that has failed does nothing any more
+    }
+  }
+  // Each copy waits for nothing but work that has been enqueued.
+  void synchronize(std::string_view) override {
+    throw_if_failed();
+    device().synchronize();
+  }
+  std::unique_ptr<Communicator> second_endpoint() override {
+    return std::make_unique<CopiesCommunicator>(host().second_endpoint(), device(), make_adder_);
+  }
+
+ private:
+  struct Active {
+    Request request;
+    std::size_t pool;
+    std::unique_ptr<Shipment> shipment;
+  };
+
+  static ParcelPost& parcels_of(Communicator& host) {
+    auto* const post = dynamic_cast<ParcelPost*>(&host);
+    ENSURE(post != nullptr, "devices copy from each other between threads of one process; with ",
+           host.transport(), " set parallel.transport to nccl or mpi");
+    return *post;
+  }
+
+  template <class Post>
+  Request start(int peer, int side, std::byte* data, const Post& post) {
+    ENSURE(peer >= 0 && peer < size(), "there is no worker ", peer, ": they are 0 to ", size() - 1);
+    const auto pool = static_cast<std::size_t>(2 * peer + side);
+    if (idle_[pool].empty()) idle_[pool].push_back(std::make_unique<Shipment>(device()));
+    std::unique_ptr<Shipment> shipment = std::move(idle_[pool].back());
+    idle_[pool].pop_back();
+    const Lane copies = lane() == Lane::Reductions ? lane() : peer > rank() ? Lane::Down : Lane::Up;
+    shipment->post(data, lane(), copies);
+    active_.push_back({0, pool, std::move(shipment)});
+    const Request request = post(*active_.back().shipment);  // where this throws it may be posted
+    return active_.back().request = request;
+  }
+
+  const MakeAdder make_adder_;
+  ParcelPost& parcels_;
+  // By peer and side: a done mark stays the sender's device's.
+  std::vector<std::vector<std::unique_ptr<Shipment>>> idle_;
+  std::vector<Active> active_;
+};
+
+}  // namespace
+
+std::unique_ptr<DeviceCommunicator> make_copies_communicator(Communicator& host, Device& device,
+                                                             MakeAdder make_adder) {
+  if (!make_adder) make_adder = [](Lane) { return nullptr; };
+  return std::make_unique<CopiesCommunicator>(host, device, make_adder);
+}
+
+}  // namespace chimera
