@@ -34,3 +34,12 @@ foreach(isa ${isa_names})
     -fno-exceptions -fno-rtti -fno-asynchronous-unwind-tables -Wno-psabi ${isa_${isa}_flags})
   target_sources(chimera_cpu PRIVATE $<TARGET_OBJECTS:chimera_cpu_${isa}>)
 endforeach()
+
+# chimera_gpu_bench: the GPU's ops against the CPU's and the machine's limits (kernels/bench). Whose GPU, the property
+# CHIMERA_EMULATED of the program says.
+set(gpu_bench_sources gpu_bench op_cases op_cases_memory op_cases_products op_check)
+list(TRANSFORM gpu_bench_sources PREPEND ${PROJECT_SOURCE_DIR}/kernels/bench/)
+list(TRANSFORM gpu_bench_sources APPEND .cpp)
+add_library(chimera_gpu_bench STATIC ${gpu_bench_sources})
+target_link_libraries(chimera_gpu_bench PUBLIC chimera_cpu
+  "$<IF:$<BOOL:$<TARGET_PROPERTY:CHIMERA_EMULATED>>,chimera_cuda_emulated,chimera_cuda>" PRIVATE chimera_options)
