@@ -51,8 +51,9 @@ void bench_step(const StepCase& c, Index steps, const MachineLimits& limits) {
   std::map<std::string, OpTime> times;
   std::vector<double> seconds;
   run_local(1, 3600, team_size(), [&](Communicator& comm) {
-    train::Worker worker(
-        config, programs, comm, [] { return false; }, make_timed_ops(make_cpu_ops(), times));
+    train::Backend backend = train::host_backend();
+    backend.ops = make_timed_ops(std::move(backend.ops), times);
+    train::Worker worker(config, programs, comm, [] { return false; }, std::move(backend));
     worker.initialize_weights();
     worker.train_step(samples, 0);  // not counted: pages are touched, primitives made
     times.clear();

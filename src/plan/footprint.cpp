@@ -166,7 +166,8 @@ std::vector<MemoryItem> WorkerFootprint::items() const {
                            {"slots", concat(edge_slots, " edge slots of ", edge_slot_bytes),
                             checked_mul(edge_slots, edge_slot_bytes)},
                            {"workspace", "layers", workspace},
-                           {"workspace", "reductions", reductions}});
+                           {"workspace", "reductions", reductions},
+                           {"workspace", "losses", losses}});
   return list;
 }
 

@@ -68,12 +68,14 @@ std::map<int, WholeMoments> gather_moments(Worker& worker) {
   std::map<int, WholeMoments> whole;
   for (auto& [id, held] : worker.held()) {
     if (!held.sharded()) continue;
-    const auto bytes = [](Flat flat, Index count) {
-      return std::span(flat.base, static_cast<std::size_t>(count * size_of(DType::F32)));
+    const auto own = [&, count = held.shard().count](Flat moment) {
+      HostCopy copy(worker.device(), Tensor(moment.base, DType::F32, {count}));
+      copy.load();
+      return copy;
     };
     if (!held.counts()) {
       for (const Flat moment : {held.m(), held.v()})
-        comm.send(held.counting_rank(), kChannel, bytes(moment, held.shard().count),
+        comm.send(held.counting_rank(), kChannel, bytes_of(own(moment).here()),
                   "a shard of Adam's moments");
       continue;
     }
@@ -85,12 +87,12 @@ std::map<int, WholeMoments> gather_moments(Worker& worker) {
     for (std::size_t i = 0; i < members.size(); ++i) {
       const optim::Shard shard{borders[i], borders[i + 1] - borders[i]};
       for (const bool first : {true, false}) {
-        float* into = (first ? all.m : all.v).data() + shard.first;
-        const Flat target{reinterpret_cast<std::byte*>(into)};
+        const Tensor into((first ? all.m : all.v).data() + shard.first, DType::F32, {shard.count});
         if (members[i] == comm.rank())
-          std::ranges::copy(bytes(first ? held.m() : held.v(), shard.count), target.base);
+          std::ranges::copy(bytes_of(own(first ? held.m() : held.v()).here()),
+                            bytes_of(into).begin());
         else
-          comm.recv(members[i], kChannel, bytes(target, shard.count), "a shard of Adam's moments");
+          comm.recv(members[i], kChannel, bytes_of(into), "a shard of Adam's moments");
       }
     }
   }
@@ -107,34 +109,47 @@ std::vector<NamedTensor> counted_tensors(Worker& worker, std::map<int, WholeMome
   for (auto& [id, held] : worker.held()) {
     if (!held.counts()) continue;
     for (const nn::Parameter& p : held.params().parameters) {
+      Device* const device = &worker.device();
+      Device* moments = device;
       Flat m = held.m(), v = held.v();
       if (held.sharded()) {
+        moments = nullptr;
         m = {reinterpret_cast<std::byte*>(whole.at(id).m.data())};
         v = {reinterpret_cast<std::byte*>(whole.at(id).v.data())};
       }
-      tensors.push_back({p.name, held.weights(held.newest()).at(p.region), Kind::Weight});
-      tensors.push_back({"adam.m." + p.name, m.at(p.region), Kind::Moment});
-      tensors.push_back({"adam.v." + p.name, v.at(p.region), Kind::Moment});
+      tensors.push_back({p.name, held.weights(held.newest()).at(p.region), Kind::Weight, device});
+      tensors.push_back({"adam.m." + p.name, m.at(p.region), Kind::Moment, moments});
+      tensors.push_back({"adam.v." + p.name, v.at(p.region), Kind::Moment, moments});
       for (Index back = 1; back < held.versions(); ++back)
         tensors.push_back({version_name(back, p.name),
-                           held.weights(held.newest() - back).at(p.region), Kind::Moment});
+                           held.weights(held.newest() - back).at(p.region), Kind::Moment, device});
     }
   }
   return tensors;
 }
 
+// From a checkpoint, or a file of weights, into memory of the worker's device.
+template <class Source>
+void read_tensor(const Source& source, const std::string& name, Device& device,
+                 const Tensor& destination) {
+  HostCopy copy(device, destination);
+  source.read(name, copy.here());
+  copy.store();
+}
+
 // A whole tensor of the checkpoint, of which this worker keeps a piece.
 void read_piece(const Checkpoint& source, const std::string& name, const Worker::Entry& e,
-                const Tensor& destination) {
+                Device& device, const Tensor& destination) {
   Region region = e.parameter.region;
   region.offset = 0;
   const auto in_shape = [&](void* memory) {
     return Flat{static_cast<std::byte*>(memory)}.at(region);
   };
-  if (e.piece.count == region.size()) return source.read(name, in_shape(destination.raw()));
+  if (e.piece.count == region.size())
+    return read_tensor(source, name, device, in_shape(destination.raw()));
   std::vector<float> memory(static_cast<std::size_t>(region.size()));
   source.read(name, in_shape(memory.data()));
-  std::copy_n(memory.begin() + e.piece.first, e.piece.count, destination.f32());
+  device.copy_in(destination.raw(), memory.data() + e.piece.first, destination.bytes());
 }
 
 // Older weight versions, where the checkpoint has all that this layout keeps.
@@ -147,9 +162,16 @@ void read_versions(Worker& worker, const Checkpoint& source) {
   if (!known) return;
   worker.for_each_parameter([&](const Worker::Entry& e) {
     for (Index back = 1; back < e.versions; ++back)
-      source.read(version_name(back, e.parameter.name), e.version(back));
+      read_tensor(source, version_name(back, e.parameter.name), worker.device(), e.version(back));
   });
   worker.keep_versions();
+}
+
+template <class Source>
+void read_weights_from(Worker& worker, const Source& source) {
+  worker.for_each_parameter([&](const Worker::Entry& e) {
+    read_tensor(source, e.parameter.name, worker.device(), e.weight);
+  });
 }
 
 void read_weights(Worker& worker, const std::string& from) {
@@ -157,13 +179,10 @@ void read_weights(Worker& worker, const std::string& from) {
   const Path file = std::filesystem::is_directory(path) ? path / "model.safetensors" : path;
   if (std::filesystem::exists(path / "manifest.json") || !std::filesystem::exists(file)) {
     const Checkpoint source = Checkpoint::open(path);
-    worker.for_each_parameter(
-        [&](const Worker::Entry& e) { source.read(e.parameter.name, e.weight); });
+    read_weights_from(worker, source);
     return;
   }
-  const checkpoint::SafetensorsFile source(file);
-  worker.for_each_parameter(
-      [&](const Worker::Entry& e) { source.read(e.parameter.name, e.weight); });
+  read_weights_from(worker, checkpoint::SafetensorsFile(file));
 }
 
 void check_same_model(const model::ModelConfig& stored, const model::ModelConfig& now,
@@ -314,9 +333,9 @@ Resumed load_or_initialize(Worker& worker, const Config& config, const RunIdenti
   check_same_model(manifest.model, config.model, from);
   worker.begin_at(manifest.step);
   worker.for_each_parameter([&](const Worker::Entry& e) {
-    source.read(e.parameter.name, e.weight);
-    read_piece(source, "adam.m." + e.parameter.name, e, e.m);
-    read_piece(source, "adam.v." + e.parameter.name, e, e.v);
+    read_tensor(source, e.parameter.name, worker.device(), e.weight);
+    read_piece(source, "adam.m." + e.parameter.name, e, worker.device(), e.m);
+    read_piece(source, "adam.v." + e.parameter.name, e, worker.device(), e.v);
   });
   read_versions(worker, source);
   if (comm.rank() == 0) warn_of_differences(manifest, config, identity);

@@ -72,6 +72,9 @@ struct Setter {
   void operator()(std::string* target) const {
     const bool optional = field.choices.empty() || field.path == "model.preset";
     if (value.is_null() && optional) return void(target->clear());
+    // A number where a word may stand as well; --set gives it without quotes.
+    if (value.is_number() && field.path == "precision.loss_scale")
+      return void(*target = value.dump());
     if (!value.is_string()) return wrong("text in double quotes");
     const auto text = value.get<std::string>();
     if (!(text.empty() && optional) && !field.choices.empty() &&

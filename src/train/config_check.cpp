@@ -1,6 +1,7 @@
 // Combinations that cannot work, found before any compute and reported together.
 #include <numeric>
 
+#include "chimera/optim/loss_scale.h"
 #include "chimera/train/config.h"
 #include "chimera/train/worker.h"
 
@@ -51,6 +52,25 @@ void check_schedule(const Config& c, Problems& problems) {
   problems.unless(refusal.empty(), names_key ? "parallel." : "", refusal);
 }
 
+void check_precision(const Config& c, Problems& problems) {
+  const PrecisionConfig& p = c.precision;
+  const std::optional<optim::LossScale> scale = optim::LossScale::parse(p.loss_scale);
+  problems.unless(scale.has_value(), "precision.loss_scale is \"", p.loss_scale,
+                  "\"; it must be \"dynamic\" or a number from 1 to ", optim::LossScale::kMost);
+  problems.unless(
+      !p.stochastic_rounding || p.compute != "fp32",
+      "precision.stochastic_rounding is true; it needs 16-bit weights: set it to false, or "
+      "precision.compute to bf16 or fp16");
+  if (p.compute != "fp16" || !scale || !scale->can_skip()) return;
+  const bool stale = c.parallel.schedule == "pipedream" || c.parallel.schedule == "pipedream-2bw";
+  problems.unless(
+      !stale && !c.parallel.overlap_steps,
+      "precision.compute is fp16 with loss_scale dynamic; with ",
+      stale ? "schedule " + c.parallel.schedule : "overlap_steps",
+      " a stage is updated before anyone knows whether gradients overflowed, so no step "
+      "can be skipped: use bf16, or set precision.loss_scale to a number");
+}
+
 void check_parallel(const Config& c, Problems& problems) {
   const ParallelConfig& p = c.parallel;
   const Index D = p.depth * p.virtual_stages, N = p.micro_batches;
@@ -63,12 +83,11 @@ void check_parallel(const Config& c, Problems& problems) {
   problems.unless(p.recompute != "selective" || !(p.split_backward || p.schedule == "zb-h1"),
                   "parallel.recompute is selective; with a split backward it saves next to nothing "
                   "(a pending weight gradient keeps what would be recomputed): use none or full");
-  problems.unless(
-      !p.gpu_aware_mpi,
-      "parallel.gpu_aware_mpi is true; this build computes on the cpu: set it to false");
-  problems.unless(
-      !c.precision.stochastic_rounding,
-      "precision.stochastic_rounding is true; it needs 16-bit weights: set it to false");
+  problems.unless(!p.gpu_aware_mpi || (p.transport == "mpi" && c.device.kind == "cuda"),
+                  "parallel.gpu_aware_mpi is true; it is for transport mpi with device.kind cuda "
+                  "(beside nccl it can deadlock): set it to false");
+  problems.unless(p.transport != "nccl" || c.device.kind != "cpu",
+                  "parallel.transport is nccl, but device.kind is cpu; set one of them to auto");
   if (p.stage_layers.empty()) {
     problems.unless(D <= c.model.n_layer, "parallel.depth is ", p.depth,
                     p.virtual_stages > 1 ? concat(" and virtual_stages ", p.virtual_stages) : "",
@@ -128,6 +147,7 @@ void check_run(const Config& c, Problems& problems) {
 std::vector<std::string> check_config(const Config& config) {
   Problems problems;
   check_model(config, problems);
+  check_precision(config, problems);
   check_parallel(config, problems);
   check_run(config, problems);
   return problems.list;

@@ -100,23 +100,38 @@ void parallel_fields(Table& t, Config& c) {
   t.text("calibration", p.calibration,
          "measured times (chimera bench step --save): for stage_layers auto and for schedules that "
          "are searched (zb-h1, split_backward); empty: operation counts, equal times");
-  t.text("transport", p.transport, "auto: mpi under mpirun or srun, otherwise local",
-         {"auto", "local", "mpi"});
+  t.text("transport", p.transport,
+         "auto: under mpirun or srun mpi (on GPUs nccl, where it is built in), otherwise local: "
+         "workers are threads of one process",
+         {"auto", "local", "mpi", "nccl"});
   t.flag("gpu_aware_mpi", p.gpu_aware_mpi,
-         "false in this version: MPI may be given device pointers");
+         "with transport mpi on GPUs: MPI may be given pointers to their memory");
   t.number("timeout_seconds", p.timeout_seconds, 1, 1e7,
            "deadline of every wait; the first step is allowed 10 times that");
 }
 
 void run_fields(Table& t, Config& c) {
   t.section("device");
-  t.text("kind", c.device.kind, "where to compute", {"auto", "cpu"});
+  t.text("kind", c.device.kind,
+         "where to compute; auto: cuda on a machine with a GPU that the program was built for, "
+         "otherwise cpu",
+         {"auto", "cpu", "cuda"});
   t.count("threads", c.device.threads, 0, 4096, "threads per worker; 0: cores shared out");
+  t.flag("graphs", c.device.graphs,
+         "on GPUs: computations without dropout are launched as CUDA graphs");
+  t.flag("tune", c.device.tune,
+         "on GPUs: the fastest of several ways is found by timing at the first use of a shape and "
+         "kept in log.directory; false: fixed choices, the same bits on every run");
   t.section("precision");
-  t.text("compute", c.precision.compute, "type of activations and products", {"fp32"});
-  t.text("loss_scale", c.precision.loss_scale, "counts under fp16 alone", {"dynamic"});
+  t.text("compute", c.precision.compute,
+         "type of activations, messages and weights; sums and the optimizer's state are fp32",
+         {"fp32", "bf16", "fp16"});
+  t.text(
+      "loss_scale", c.precision.loss_scale,
+      "under fp16 alone: \"dynamic\" begins at 65536, halves where gradients overflow (that step "
+      "is skipped) and doubles after 2000 good steps; or a fixed number");
   t.flag("stochastic_rounding", c.precision.stochastic_rounding,
-         "false in this version: of weights in 16 bits");
+         "16-bit weights are rounded at random such that their mean is exact, not to nearest");
   t.section("train");
   t.text("init_from", c.train.init_from,
          "null, a checkpoint or a folder with model.safetensors to start from");

@@ -1,5 +1,6 @@
 // The executor: one switch over the instruction's operation.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <utility>
 
@@ -57,14 +58,41 @@ void Worker::run(Execution& run, const schedule::Schedule& schedule) try {
 void Worker::execute_traced(const Instr& in, Execution& run) {
   TraceEvent event{in, run.step(in), now()};
   run.background.reset();
+  const auto mark = [&] {
+    std::unique_ptr<Mark> made = device().make_mark(true);
+    device().record(*made, Lane::Compute);
+    return made;
+  };
+  std::unique_ptr<Mark> begin = clock_ ? mark() : nullptr;
   execute(in, run);
   event.end = now();
   trace_->push_back(event);
+  if (clock_) return clock_->spans.push_back({trace_->size() - 1, std::move(begin), mark()}), void();
   if (!run.background) return;
   event.background = true;
   event.begin = seconds_of(run.background->begin);
   event.end = seconds_of(run.background->end);
   trace_->push_back(event);
+}
+
+void Worker::trace(const std::vector<Index>* steps, std::vector<TraceEvent>* events) {
+  if (clock_) {
+    device().synchronize();
+    for (const DeviceClock::Span& span : clock_->spans) {
+      TraceEvent& event = trace_->at(span.event);
+      event.begin = clock_->zero_seconds + device().seconds_between(*clock_->zero, *span.begin);
+      event.end = clock_->zero_seconds + device().seconds_between(*clock_->zero, *span.end);
+    }
+    clock_.reset();
+  }
+  traced_steps_ = steps;
+  trace_ = events;
+  if (trace_ == nullptr || !backend_.on_gpu()) return;
+  clock_ = std::make_unique<DeviceClock>();
+  clock_->zero = device().make_mark(true);
+  device().record(*clock_->zero, Lane::Compute);
+  device().synchronize();
+  clock_->zero_seconds = now();
 }
 
 void Worker::execute(const Instr& in, Execution& run) {
@@ -103,16 +131,34 @@ void Worker::compute(const Instr& in, Execution& run) {
     forward(in, run, tenant);
   } else {
     nn::Pass pass = pass_for(in, run, tenant);
-    const model::Stage& stage = stage_of(in);
-    if (in.op == Op::Recompute) stage.recompute(pass);
-    if (in.op == Op::Backward) stage.backward(pass);
-    if (in.op == Op::BackwardInput) stage.backward_input(pass);
-    if (in.op == Op::BackwardWeight) stage.backward_weight(pass);
+    replay(in, pass, [&, &stage = stage_of(in)] {
+      if (in.op == Op::Recompute) stage.recompute(pass);
+      if (in.op == Op::Backward) stage.backward(pass);
+      if (in.op == Op::BackwardInput) stage.backward_input(pass);
+      if (in.op == Op::BackwardWeight) stage.backward_weight(pass);
+    });
   }
   const bool passing = run.mode == nn::Mode::Evaluate || recomputes_;
   const bool ends =
       in.op == Op::Backward || in.op == Op::BackwardWeight || (in.op == Op::Forward && passing);
   if (ends) slots_.give_full(tenant, in.count);
+}
+
+// A computation is a function of the memory that its pass names, unless it draws dropout masks.
+void Worker::replay(const Instr& in, const nn::Pass& pass, const std::function<void()>& body) {
+  const model::ModelConfig& m = config_.model;
+  const bool draws =
+      pass.mode == nn::Mode::Train && (m.embd_pdrop > 0 || m.attn_pdrop > 0 || m.resid_pdrop > 0);
+  if (!device().replays() || !config_.device.graphs || draws) return body();
+  const auto bits = [](const auto* p) { return reinterpret_cast<std::uintptr_t>(p); };
+  device().replay({static_cast<std::uint64_t>(in.op), static_cast<std::uint64_t>(in.stage),
+                   static_cast<std::uint64_t>(in.count), static_cast<std::uint64_t>(pass.mode),
+                   bits(pass.edge.memory.base), static_cast<std::uint64_t>(pass.edge.first),
+                   bits(pass.slot.memory.base), bits(pass.weights.base), bits(pass.gradients.base),
+                   bits(pass.tied_weights.base), bits(pass.tied_embedding_gradients.base),
+                   bits(pass.tied_head_gradients.base),
+                   std::bit_cast<std::uint32_t>(pass.loss_scale)},
+                  body);
 }
 
 Index Worker::position_of(const Instr& in) const {
@@ -133,7 +179,7 @@ nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Tenant& 
   };
   const model::Stage& stage = stage_of(in);
   nn::Pass pass{
-      .ops = *ops_,
+      .ops = ops(),
       .mode = run.mode,
       .weights = weights(in.stage),
       .edge = {Flat{tenant.edge}, place, B * in.count, T_},
@@ -165,13 +211,14 @@ void Worker::start_message(const Instr& in, Execution& run) {
                                                       : stage.input(edge);
   const int peer = replica_ * programs_.train.depth + in.peer,
             channel = run.channels + in.pipe % kPipeChannels;
-  slots_.request(tenant, in, sending) = sending ? comm_.send_start(peer, channel, bytes_of(what))
-                                                : comm_.recv_start(peer, channel, bytes_of(what));
+  slots_.request(tenant, in, sending) = sending
+                                            ? tensors_.send_start(peer, channel, bytes_of(what))
+                                            : tensors_.recv_start(peer, channel, bytes_of(what));
 }
 
 void Worker::wait_for_message(const Instr& in, Execution& run) {
   Slots::Tenant& tenant = slots_.find(in, run.step(in));
-  comm_.wait(std::exchange(slots_.request(tenant, in, in.op == Op::SendWait), 0), to_string(in));
+  tensors_.wait(std::exchange(slots_.request(tenant, in, in.op == Op::SendWait), 0), to_string(in));
 }
 
 void Worker::load_micro(const Instr& in, Execution& run) {
@@ -179,30 +226,31 @@ void Worker::load_micro(const Instr& in, Execution& run) {
   const Slots::Tenant& tenant = slots_.enter(in, run.step(in));
   const nn::Pass pass = pass_for(in, run, tenant);
   const model::Stage& stage = stage_of(in);
-  std::int32_t* inputs = stage.tokens(pass.edge).i32();
-  std::int32_t* targets = stage.targets(pass.edge).i32();
+  const Index rows = pass.edge.samples * T_;
+  std::int32_t *inputs = tokens_.data(), *targets = inputs + rows;
   for (Index b = 0; b < pass.edge.samples; ++b) {
     const Index sample = pass.first_sample + b;
     run.samples.read(run.sample_count > 0 ? sample % run.sample_count : sample, inputs + b * T_,
                      targets + b * T_);
   }
+  const Index bytes = rows * size_of(DType::I32);
+  device().copy_in(stage.tokens(pass.edge).raw(), inputs, bytes);
+  device().copy_in(stage.targets(pass.edge).raw(), targets, bytes);
   state_of(run.step(in)).result.data_seconds += now() - start;
 }
 
 void Worker::forward(const Instr& in, Execution& run, Slots::Tenant& tenant) {
   const model::Stage& stage = stage_of(in);
   nn::Pass pass = pass_for(in, run, tenant);
-  stage.forward(pass, run.mode == nn::Mode::Train
-                          ? static_cast<float>(config_.optimizer.label_smoothing)
-                          : 0.0f);
+  replay(in, pass, [&] {
+    stage.forward(pass, run.mode == nn::Mode::Train
+                            ? static_cast<float>(config_.optimizer.label_smoothing)
+                            : 0.0f);
+  });
   if (!stage.last()) return;
-  const float* losses = stage.losses(pass.edge).f32();
-  const Index position = position_of(in);
-  for (Index b = 0; b < pass.edge.samples; ++b) {
-    double sum = 0;
-    for (Index t = 0; t < T_; ++t) sum += static_cast<double>(losses[b * T_ + t]);
-    state_of(run.step(in)).losses[static_cast<std::size_t>(position + b)] = sum;
-  }
+  const Index samples = pass.edge.samples;
+  ops().sum_rows(losses_of(state_of(run.step(in))).rows(position_of(in), samples),
+                 stage.losses(pass.edge).reshaped({samples, T_}));
 }
 
 Index Worker::train_steps(SampleSource& samples, Index first, Index last, const StepDone& done) {
@@ -246,7 +294,7 @@ Worker::Evaluation Worker::evaluate(SampleSource& samples, Index count) {
                         .last = first / batch + 1};
     begin_step(execution.first);
     run(execution, programs_.evaluation);
-    std::ranges::copy(state_of(execution.first).losses, values.begin());
+    read_losses(state_of(execution.first), std::span(values).first(values.size() - 1));
     values.back() = stop_requested_() ? 1 : 0;
     sum_over_ranks(comm_, kPipeChannels, values, concat("evaluation from sample ", first));
     if (values.back() > 0) return {0, true};

@@ -1,7 +1,6 @@
 #include "chimera/train/held_stage.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace chimera::train {
 namespace {
@@ -13,26 +12,33 @@ float* floats(std::byte* p) { return reinterpret_cast<float*>(p); }
 // A collective of one stage as a job.
 class HeldStage::Reduction final : public Background::Job {
  public:
-  Reduction(Communicator& comm, int channel, std::vector<int> contributors,
+  Reduction(Device& on, Communicator& comm, int channel, std::vector<int> contributors,
             std::vector<Index> borders, std::string name, float* scratch_memory)
-      : sum(comm, channel, std::move(contributors), std::move(borders)),
+      : device(on),
+        sum(comm, channel, std::move(contributors), std::move(borders)),
         what(std::move(name)),
-        scratch(scratch_memory) {}
+        scratch(scratch_memory),
+        ready(on.make_mark()),
+        done(on.make_mark()) {}
 
   void run(std::string_view name) override {
+    device.await(*ready, Lane::Reductions);
     switch (kind) {
-      case Collective::AllReduce: return sum.all_reduce(mine, mine.front(), scratch, name);
-      case Collective::ReduceScatter: return sum.reduce_scatter(mine, mine.front(), scratch, name);
-      case Collective::AllGather: return sum.all_gather(weights, name);
+      case Collective::AllReduce: sum.all_reduce(mine, mine.front(), scratch, name); break;
+      case Collective::ReduceScatter: sum.reduce_scatter(mine, mine.front(), scratch, name); break;
+      case Collective::AllGather: sum.all_gather(weights, name); break;
     }
+    device.record(*done, Lane::Reductions);
   }
 
+  Device& device;
   OrderedSum sum;
   std::string what;
   float* scratch;
   Collective kind = Collective::AllReduce;
   std::vector<float*> mine;
   float* weights = nullptr;
+  std::unique_ptr<Mark> ready, done;  // what is summed is there; the result is
 };
 
 HeldStage::HeldStage(Device& device, const schedule::Group& group, const plan::HeldBytes& bytes,
@@ -57,6 +63,7 @@ HeldStage::HeldStage(Device& device, const schedule::Group& group, const plan::H
                                Buffer(device, checked_mul(copy_, gradient_steps_)),
                                std::vector<Index>(static_cast<std::size_t>(gradient_steps_), -1)});
   sum_ = {accumulators_.front().sums.data()};
+  normed_.reserve(params_.parameters.size());
   if (!sharded_) return;
   const std::vector<Index> borders = plan::shard_borders(params_, bytes.members);
   const auto member = static_cast<std::size_t>(bytes.member);
@@ -73,7 +80,7 @@ void HeldStage::join(Communicator& comm, std::vector<int> contributors, float* s
   members.erase(std::ranges::unique(members).begin(), members.end());
   const Index elements = copy_ / size_of(DType::F32), count = std::ssize(members);
   reduction_ = std::make_unique<Reduction>(
-      comm, kChannel, std::move(contributors),
+      device_, comm, kChannel, std::move(contributors),
       sharded_ ? plan::shard_borders(params_, count) : even_borders(elements, count),
       concat("the reduction of stage ", id_), scratch);
   reduction_->mine.resize(accumulators_.size());
@@ -93,8 +100,7 @@ void HeldStage::begin_at(Index number) {
 
 void HeldStage::spread_newest() {
   for (Index back = 1; back < versions_; ++back)
-    std::memcpy(weights(newest_ - back).base, weights(newest_).base,
-                static_cast<std::size_t>(copy_));
+    device_.copy(weights(newest_ - back).base, weights(newest_).base, copy_);
 }
 
 float* HeldStage::accumulate(Accumulator& a, Index step) {
@@ -121,6 +127,7 @@ void HeldStage::start(Collective kind, Index step, Background* background) {
     for (std::size_t i = 0; i < accumulators_.size(); ++i)
       reduction_->mine[i] = accumulate(accumulators_[i], step);
   }
+  device_.record(*reduction_->ready, Lane::Compute);
   if (background != nullptr)
     ticket_ = background->start(*reduction_, reduction_->what);
   else
@@ -128,8 +135,10 @@ void HeldStage::start(Collective kind, Index step, Background* background) {
 }
 
 std::optional<Background::Times> HeldStage::wait(Background* background) {
-  if (background == nullptr) return std::nullopt;
-  return background->wait(std::exchange(ticket_, 0));
+  std::optional<Background::Times> times;
+  if (background != nullptr) times = background->wait(std::exchange(ticket_, 0));
+  device_.await(*reduction_->done, Lane::Compute);
+  return times;
 }
 
 void HeldStage::sum_squares(Ops& ops, Communicator& comm, int channel, Index step,
@@ -144,30 +153,47 @@ void HeldStage::sum_squares(Ops& ops, Communicator& comm, int channel, Index ste
     while (all.chunk_of(member).count == 0);
     return all.members()[member];
   };
-  for (const nn::Parameter& p : params_.parameters) {
-    const optim::Piece piece = optim::piece_of(p, shard_);
-    if (p.frozen || piece.count == 0) continue;
-    double sum = 0;
-    if (piece.first > 0)
-      comm.recv(neighbour(-1), channel, std::as_writable_bytes(std::span(&sum, 1)),
-                "a norm that another holder began");
-    sum = ops.sum_squares(
-        gradients.at(p.region).reshaped({p.region.size()}).rows(piece.first, piece.count), sum);
+  const auto part = [&](const nn::Parameter& p, const optim::Piece& piece) {
+    return gradients.at(p.region).reshaped({p.region.size()}).rows(piece.first, piece.count);
+  };
+  const auto finish = [&](const nn::Parameter& p, const optim::Piece& piece, const double& sum) {
     if (piece.first + piece.count == p.region.size())
       values[static_cast<std::size_t>(p.order)] = sum;
     else
       comm.send(neighbour(1), channel, std::as_bytes(std::span(&sum, 1)),
                 "a norm that another holder goes on with");
+  };
+  // All that begin here at once; then the one, if any, that another holder began.
+  norms_.assign(params_.parameters.size(), 0.0);
+  normed_.clear();
+  const auto begins_here = [&](const nn::Parameter& p, const optim::Piece& piece) {
+    return !p.frozen && piece.count > 0 && piece.first == 0;
+  };
+  for (const nn::Parameter& p : params_.parameters)
+    if (const auto piece = optim::piece_of(p, shard_); begins_here(p, piece))
+      normed_.push_back(part(p, piece));
+  ops.sum_squares(std::span(norms_).first(normed_.size()), normed_);
+  std::size_t next = 0;
+  for (const nn::Parameter& p : params_.parameters)
+    if (const auto piece = optim::piece_of(p, shard_); begins_here(p, piece))
+      finish(p, piece, norms_[next++]);
+  for (const nn::Parameter& p : params_.parameters) {
+    const optim::Piece piece = optim::piece_of(p, shard_);
+    if (p.frozen || piece.count == 0 || piece.first == 0) continue;
+    double sum = 0;
+    comm.recv(neighbour(-1), channel, std::as_writable_bytes(std::span(&sum, 1)),
+              "a norm that another holder began");
+    finish(p, piece, ops.sum_squares(part(p, piece), sum));
   }
 }
 
 void HeldStage::update(Ops& ops, const optim::OptimizerConfig& config, double rate, double clip,
                        Index step, Index n_layer) {
   const Flat from = weights(step), to = weights(step + 1);
-  if (versions_ > 1) std::memcpy(to.base, from.base, static_cast<std::size_t>(copy_));
+  if (versions_ > 1) device_.copy(to.base, from.base, copy_);
   sum_ = {reinterpret_cast<std::byte*>(accumulate(accumulators_.front(), step))};
-  optim::adamw_step(ops, params_, to, m(), v(), sum_, config, rate, clip, step + 1, n_layer,
-                    shard_);
+  optim::adamw_step(ops, update_, params_, {to, sum_, m(), v(), {}}, config,
+                    {.rate = rate, .grad_scale = clip, .t = step + 1}, n_layer, shard_);
   newest_ = step + 1;
 }
 

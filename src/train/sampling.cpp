@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "chimera/tensor/host_copy.h"
 #include "chimera/train/generate.h"
 
 namespace chimera::train {
@@ -23,14 +24,16 @@ void gather_weights(Worker& worker, int holders, model::Decoder* decoder) {
     comm.send(0, kChannel, std::as_bytes(std::span(&count, 1)), "the number of weights");
     for (auto& [order, weight] : mine) {
       comm.send(0, kChannel, std::as_bytes(std::span(&order, 1)), "the place of a weight");
-      comm.send(0, kChannel, bytes_of(weight), "a weight");
+      HostCopy copy(worker.device(), weight);
+      copy.load();
+      comm.send(0, kChannel, bytes_of(copy.here()), "a weight");
     }
     return;
   }
   std::map<std::int32_t, Tensor> into;
   decoder->for_each_weight([&](const nn::Parameter& p, Tensor weight) { into[p.order] = weight; });
   for (const auto& [order, weight] : mine)
-    std::ranges::copy(bytes_of(weight), bytes_of(into.at(order)).begin());
+    worker.device().copy_out(into.at(order).raw(), weight.raw(), weight.bytes());
   for (int rank = 1; rank < holders; ++rank) {
     std::int64_t count = 0;
     comm.recv(rank, kChannel, std::as_writable_bytes(std::span(&count, 1)),
@@ -53,7 +56,9 @@ std::string sample_text(Worker& worker, const Config& config, std::uint64_t seed
     return "";
   }
   const std::unique_ptr<Device> device = make_host_device();
-  model::Decoder decoder(config.model, *device, worker.ops());
+  // In host memory: a second copy of the weights may not fit on a GPU.
+  const std::unique_ptr<Ops> own = worker.backend().on_gpu() ? make_cpu_ops() : nullptr;
+  model::Decoder decoder(config.model, *device, own ? *own : worker.ops());
   gather_weights(worker, holders, &decoder);
   const auto tokenizer = Tokenizer::load(config.data.tokenizer);
   std::string text;

@@ -19,9 +19,9 @@ class Worker::Verdict final : public Background::Job {
 
 struct Worker::StepState {
   Index step = -1;
+  Index place = 0;  // of its losses
   StepResult result;
   double clip = 1;
-  std::vector<double> losses;  // by position in the batch
   Verdict verdict;
   std::string what;
   Background::Ticket ticket = 0;
@@ -38,6 +38,17 @@ struct Worker::Execution {
   std::optional<Background::Times> background;  // of the last collective waited for
 
   Index step(const schedule::Instr& in) const { return iteration + in.step; }
+};
+
+// A GPU's times of traced instructions, read when it is done.
+struct Worker::DeviceClock {
+  struct Span {
+    std::size_t event;  // of the trace
+    std::unique_ptr<Mark> begin, end;
+  };
+  double zero_seconds = 0;  // of the steady clock, at `zero`
+  std::unique_ptr<Mark> zero;
+  std::vector<Span> spans;
 };
 
 }  // namespace chimera::train

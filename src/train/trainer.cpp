@@ -64,7 +64,7 @@ double peak_flops(const Config& config, const Communicator& comm) {
 
 void print_plan(const Config& config, const Programs& programs, const std::string& data,
                 Worker& worker, const std::vector<double>& totals) {
-  std::cout << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
+  std::cout << worker.backend().description << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
             << " parameters, " << config.model.n_layer << " layers, " << config.model.n_embd
             << " wide, vocabulary " << config.model.vocab_size << "; batch " << config.batch()
             << " x " << config.sequence_length() << " tokens\n"
@@ -120,8 +120,8 @@ class Run {
         inputs_(inputs),
         programs_(programs),
         lead_(comm.rank() == 0),
-        worker_(config, programs, comm, stop_signal_received, make_cpu_ops(),
-                options.check ? make_planning_device() : make_host_device()),
+        worker_(config, programs, comm, stop_signal_received,
+                options.check ? planning_backend() : make_backend(config, programs, comm)),
         overlap_(programs.train.lag()) {
     for (const Index step : config.log.trace_steps) traced_steps_.push_back(step - 1);
     std::vector<double> totals(static_cast<std::size_t>(comm.size()));
@@ -143,6 +143,7 @@ class Run {
     bool stop = catch_up_evaluation();
     while (step < config_.train.steps && !stop) {
       stop = train_to(step, pause_after(step));
+      if (!announced_) announce_choices();
       const bool last = step == config_.train.steps;
       if (!stop && evaluation_due(step)) stop = evaluate(step);
       if (!stop && due(step, config_.train.sample_every)) sample(step);
@@ -166,6 +167,12 @@ class Run {
     if (!start_.from.empty())
       std::cout << "resumed from " << start_.from << " after step " << start_.step << std::endl;
     metrics_ = std::make_unique<Metrics>(config_, start_.step, start_.consumed_samples, peak);
+  }
+
+  void announce_choices() {
+    announced_ = true;
+    if (!lead_ || !worker_.backend().choices) return;
+    for (const std::string& line : worker_.backend().choices()) log_info("chosen: ", line);
   }
 
   static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
@@ -269,7 +276,7 @@ class Run {
   const TrainOptions& options_;
   const RunInputs& inputs_;
   const Programs& programs_;
-  bool lead_;
+  bool lead_, announced_ = false;
   Worker worker_;
   std::string run_id_;
   std::unique_ptr<SampleSource> training_, validation_;

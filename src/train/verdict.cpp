@@ -27,8 +27,20 @@ void Worker::begin_step(Index step) {
   state.result.learning_rate = optim::learning_rate(
       step, config_.train.steps, config_.optimizer.learning_rate, config_.lr_schedule);
   state.clip = 1;
-  std::ranges::fill(state.losses, 0.0);
+  const Tensor losses = losses_of(state);
+  device().zero(losses.raw(), losses.bytes());
   std::ranges::fill(state.verdict.values, 0.0);
+}
+
+// By position in the batch; zero where another worker computes it.
+Tensor Worker::losses_of(const StepState& state) const {
+  const Index batch = config_.batch(), bytes = batch * size_of(DType::F64);
+  return {losses_.data() + state.place * bytes, DType::F64, {batch}};
+}
+
+void Worker::read_losses(const StepState& state, std::span<double> into) {
+  const Tensor losses = losses_of(state);
+  device().copy_out(into.data(), losses.raw(), losses.bytes());
 }
 
 Worker::StepState& Worker::state_of(Index step) {
@@ -41,10 +53,11 @@ Worker::StepState& Worker::state_of(Index step) {
 // update has measured what it applied.
 void Worker::verdict_start(StepState& state) {
   std::vector<double>& values = state.verdict.values;
-  const std::size_t tensors = parameter_names_.size(), batch = state.losses.size();
+  const std::size_t tensors = parameter_names_.size(),
+                    batch = static_cast<std::size_t>(config_.batch());
   if (programs_.train.period == 0)
-    for (auto& [id, held] : held_) held.sum_squares(*ops_, comm_, kNormChannel, state.step, values);
-  std::ranges::copy(state.losses, values.begin() + static_cast<std::ptrdiff_t>(tensors));
+    for (auto& [id, held] : held_) held.sum_squares(ops(), comm_, kNormChannel, state.step, values);
+  read_losses(state, std::span(values).subspan(tensors, batch));
   values[tensors + batch] = stop_requested_() ? 1 : 0;
   values[tensors + batch + 1] = state.result.data_seconds / static_cast<double>(comm_.size());
   state.what = "the verdict of step ";
@@ -58,7 +71,8 @@ void Worker::verdict_start(StepState& state) {
 void Worker::verdict_wait(Execution& run, StepState& state) {
   if (background_) run.background = background_->wait(std::exchange(state.ticket, 0));
   const std::vector<double>& values = state.verdict.values;
-  const std::size_t tensors = parameter_names_.size(), batch = state.losses.size();
+  const std::size_t tensors = parameter_names_.size(),
+                    batch = static_cast<std::size_t>(config_.batch());
   double squares = 0, loss = 0;
   for (std::size_t i = 0; i < tensors; ++i) squares += values[i];
   for (std::size_t i = 0; i < batch; ++i) loss += values[tensors + i];
@@ -78,8 +92,8 @@ void Worker::update(const Instr& in, Execution& run) {
   HeldStage& held = held_.at(in.stage);
   StepState& state = state_of(run.step(in));
   if (programs_.train.period > 0)
-    held.sum_squares(*ops_, comm_, kNormChannel, state.step, state.verdict.values);
-  held.update(*ops_, config_.optimizer, state.result.learning_rate, state.clip, state.step,
+    held.sum_squares(ops(), comm_, kNormChannel, state.step, state.verdict.values);
+  held.update(ops(), config_.optimizer, state.result.learning_rate, state.clip, state.step,
               config_.model.n_layer);
 }
 
@@ -92,7 +106,7 @@ void Worker::reject_non_finite(const StepState& state) const {
                                     "nothing is saved.",
       " Lower optimizer.learning_rate or raise lr_schedule.warmup_steps, and resume from the "
       "last checkpoint");
-  for (std::size_t i = tensors; i < tensors + state.losses.size(); ++i) {
+  for (std::size_t i = tensors; i < tensors + static_cast<std::size_t>(config_.batch()); ++i) {
     if (std::isfinite(values[i])) continue;
     const Index position = static_cast<Index>(i - tensors),
                 per_replica = config_.batch() / config_.parallel.width;

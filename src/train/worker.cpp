@@ -8,6 +8,7 @@
 #include "chimera/model/balance.h"
 #include "chimera/plan/calibration.h"
 #include "chimera/schedule/build.h"
+#include "chimera/tensor/host_copy.h"
 #include "step_state.h"
 
 namespace chimera::train {
@@ -106,14 +107,13 @@ std::vector<plan::WorkerFootprint> footprints(const Config& config, const Progra
 }
 
 Worker::Worker(const Config& config, const Programs& programs, Communicator& comm,
-               std::function<bool()> stop_requested, std::unique_ptr<Ops> ops,
-               std::unique_ptr<Device> device)
+               std::function<bool()> stop_requested, Backend backend)
     : config_(config),
       programs_(programs),
       comm_(comm),
       stop_requested_(std::move(stop_requested)),
-      device_(std::move(device)),
-      ops_(std::move(ops)),
+      backend_(std::move(backend)),
+      tensors_(backend_.tensors ? *backend_.tensors : comm),
       replica_(comm.rank() / programs.train.depth),
       worker_(comm.rank() % programs.train.depth),
       T_(config.sequence_length()),
@@ -124,11 +124,12 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
   const plan::Shape shape = shape_of(config);
   const auto stages = plan::all_stage_bytes(shape, plan);
   footprint_ = plan::worker_footprint(stages, plan, &programs.evaluation, replica_, worker_);
-  workspace_ = Buffer(*device_, footprint_.workspace);
-  reduction_scratch_ = Buffer(*device_, footprint_.reductions);
-  slots_ = Slots(*device_, footprint_.edge_slots, footprint_.edge_slot_bytes, footprint_.full_slots,
+  workspace_ = Buffer(device(), footprint_.workspace);
+  reduction_scratch_ = Buffer(device(), footprint_.reductions);
+  losses_ = Buffer(device(), footprint_.losses);
+  slots_ = Slots(device(), footprint_.edge_slots, footprint_.edge_slot_bytes, footprint_.full_slots,
                  footprint_.full_slot_bytes, plan.span());
-  if (comm.size() > 1) background_.emplace(comm.second_endpoint());
+  if (comm.size() > 1) background_.emplace(tensors_.second_endpoint());
   for (const plan::HeldBytes& bytes : footprint_.held) {
     const Group& group = plan.groups.at(static_cast<std::size_t>(bytes.stage));
     hold(group, bytes, stages.at(static_cast<std::size_t>(bytes.stage)).parameters);
@@ -137,12 +138,12 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
                           shape.samples * plan.span(), T_, split_, shape.recompute);
   }
   name_parameters(shape);
-  Communicator& verdicts = background_ ? background_->endpoint() : comm_;
+  tokens_.resize(static_cast<std::size_t>(2 * shape.samples * plan.span() * T_));
+  Communicator& verdicts = background_ ? background_->endpoint().host() : comm_;
   for (int i = 0; i < plan.lag() + 2; ++i) {
-    states_.push_back({.verdict = Verdict(verdicts)});
-    states_.back().losses.resize(static_cast<std::size_t>(config.batch()));
-    states_.back().verdict.values.resize(parameter_names_.size() + states_.back().losses.size() +
-                                         2);
+    states_.push_back({.place = i, .verdict = Verdict(verdicts)});
+    states_.back().verdict.values.resize(parameter_names_.size() +
+                                         static_cast<std::size_t>(config.batch()) + 2);
     states_.back().what.reserve(64);
   }
 }
@@ -154,14 +155,14 @@ void Worker::hold(const Group& group, const plan::HeldBytes& bytes, nn::Paramete
     p.frozen = p.frozen || p.depth < config_.train.freeze_below;
   const bool counts = replica_ == 0 && group.holders.front().worker == worker_;
   const bool sharded = sharded_ && bytes.members > 1;
-  const auto [it, fresh] = held_.try_emplace(bytes.stage, *device_, group, bytes, std::move(params),
+  const auto [it, fresh] = held_.try_emplace(bytes.stage, device(), group, bytes, std::move(params),
                                              worker_, counts, sharded);
   if (bytes.contributions < 2) return;
   std::vector<int> contributors;
   for (int replica = 0; replica < programs_.train.width; ++replica)
     for (const Holder& holder : group.holders)
       contributors.push_back(replica * programs_.train.depth + holder.worker);
-  it->second.join(background_ ? background_->endpoint() : comm_, std::move(contributors),
+  it->second.join(background_ ? background_->endpoint() : tensors_, std::move(contributors),
                   reinterpret_cast<float*>(reduction_scratch_.data()));
 }
 
@@ -183,7 +184,9 @@ void Worker::name_parameters(const plan::Shape& shape) {
 
 void Worker::initialize_weights() {
   for_each_parameter([&](const Entry& entry) {
-    fill_initial(entry.parameter, entry.weight, static_cast<std::uint64_t>(config_.train.seed));
+    HostCopy weight(device(), entry.weight);
+    fill_initial(entry.parameter, weight.here(), static_cast<std::uint64_t>(config_.train.seed));
+    weight.store();
   });
 }
 

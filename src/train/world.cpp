@@ -32,7 +32,9 @@ Index local_ranks() {
 
 std::string choose_transport(const Config& config) {
   const Index needed = config.workers(), started = launched_processes();
-  const std::string& wanted = config.parallel.transport;
+  // NCCL carries tensors; who runs, and what else they say to each other, is as with auto.
+  const std::string wanted =
+      config.parallel.transport == "nccl" ? "auto" : config.parallel.transport;
   const std::string layout =
       concat("parallel.depth ", config.parallel.depth, " x parallel.width ", config.parallel.width);
   if (started > 1 && wanted == "local")
@@ -62,6 +64,12 @@ std::string choose_transport(const Config& config) {
 
 Index workers_per_node(const Config& config, const std::string& transport) {
   return transport == "mpi" ? std::min(local_ranks(), config.workers()) : config.workers();
+}
+
+Index local_rank() {
+  for (const char* name : {"MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"})
+    if (getenv(name) != nullptr) return environment_number(name);
+  return 0;
 }
 
 int threads_per_worker(const Config& config, const std::string& transport) {

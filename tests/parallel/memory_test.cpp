@@ -44,8 +44,9 @@ Seen observe(const GoldenModel& model, const train::Config& config) {
   run_local(static_cast<int>(n), 60, 1, [&](Communicator& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());
     GoldenSamples samples(model);
-    train::Worker worker(config, programs, comm, [] { return false; }, make_cpu_ops(),
-                         std::make_unique<CountingDevice>(seen.bytes[rank]));
+    train::Backend backend = train::host_backend();
+    backend.device = std::make_unique<CountingDevice>(seen.bytes[rank]);
+    train::Worker worker(config, programs, comm, [] { return false; }, std::move(backend));
     worker.train_steps(samples, 0, model.steps(),
                        [](Index, const train::StepResult&) { return false; });
     seen.predicted[rank] = expected[rank].bytes();

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "chimera/tensor/host_copy.h"
 #include "support/support.h"
 
 namespace chimera::test {
@@ -112,14 +113,22 @@ Outcome run_layout(const GoldenModel& model, const train::Config& config, Index 
   run_local(
       narrow<int>(config.workers()), config.parallel.timeout_seconds, 1, [&](Communicator& comm) {
         GoldenSamples samples(model, order);
-        train::Worker worker(config, programs, comm, [] { return false; });
-        worker.for_each_parameter(
-            [&](const train::Worker::Entry& e) { source.read(e.parameter.name, e.weight); });
+        const bool gpu = config.device.kind == "cuda";
+        train::Worker worker(
+            config, programs, comm, [] { return false; },
+            gpu ? train::make_backend(config, programs, comm) : train::host_backend());
+        worker.for_each_parameter([&](const train::Worker::Entry& e) {
+          HostCopy weight(worker.device(), e.weight);
+          source.read(e.parameter.name, weight.here());
+          weight.store();
+        });
         std::vector<train::StepResult> results;
         const auto store = [&](std::map<std::string, std::vector<float>>& into, bool gradients) {
           const std::lock_guard lock(mutex);
           worker.for_each_parameter([&](const train::Worker::Entry& e) {
-            const Tensor t = gradients ? e.gradient : e.weight;
+            HostCopy copy(worker.device(), gradients ? e.gradient : e.weight);
+            copy.load();
+            const Tensor& t = copy.here();
             const auto size = static_cast<std::size_t>(t.size());
             // With sharded sums each holder has its piece of the gradient.
             const optim::Piece piece = gradients ? e.piece : optim::Piece{0, t.size()};

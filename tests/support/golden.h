@@ -56,7 +56,8 @@ struct Outcome {
   std::map<std::string, std::vector<float>> weights,
       first_gradients;  // after the last step; of step 0
 };
-// Runs `steps` steps with local workers, one thread each, from the golden weights.
+// Runs `steps` steps with local workers, one thread each, from the golden weights; on what
+// train::make_backend says for `config` where its device.kind is cuda, else on the CPU.
 Outcome run_layout(const GoldenModel& model, const train::Config& config, Index steps,
                    const std::vector<Index>& order = {});
 

@@ -45,6 +45,7 @@ struct ParallelConfig {
 struct DeviceConfig {
   std::string kind = "auto";
   Index threads = 0;
+  bool graphs = true, tune = true;
 };
 
 struct PrecisionConfig {

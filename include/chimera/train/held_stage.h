@@ -53,7 +53,8 @@ class HeldStage {
   void start(Collective kind, Index step, Background* background);
   std::optional<Background::Times> wait(Background* background);
 
-  // What this worker brings to the sums of squares: values[order] of each tensor that it counts. A
+  // What this worker brings to the sums of squares: values[order] of each tensor that it counts.
+  // One wait for the device. A
   // tensor cut by shards is summed up along the holders, in order.
   void sum_squares(Ops& ops, Communicator& comm, int channel, Index step,
                    std::vector<double>& values);
@@ -83,6 +84,9 @@ class HeldStage {
   Buffer weights_, m_, v_;
   std::vector<Accumulator> accumulators_;  // ascending (pipe, use); the first receives the sum
   Flat sum_;
+  std::vector<Tensor> normed_;  // of sum_squares
+  std::vector<double> norms_;
+  std::vector<AdamWTensor> update_;
   std::unique_ptr<Reduction> reduction_;
   Background::Ticket ticket_ = 0;
 };

@@ -7,7 +7,7 @@
 
 #include "chimera/model/stage.h"
 #include "chimera/schedule/generate.h"
-#include "chimera/train/config.h"
+#include "chimera/train/backend.h"
 #include "chimera/train/held_stage.h"
 #include "chimera/train/slots.h"
 
@@ -54,8 +54,7 @@ class Worker {
  public:
   // `stop_requested` is polled once per step. Everything is allocated here.
   Worker(const Config& config, const Programs& programs, Communicator& comm,
-         std::function<bool()> stop_requested, std::unique_ptr<Ops> ops = make_cpu_ops(),
-         std::unique_ptr<Device> device = make_host_device());
+         std::function<bool()> stop_requested, Backend backend = host_backend());
   ~Worker();
 
   // Optimizer steps first … last - 1, counted from 0: `first` is the number of updates so far
@@ -78,14 +77,18 @@ class Worker {
   // size changed on resume, so that the data cursor goes on where it was.
   void set_sample_origin(Index origin) { sample_origin_ = origin; }
   // Multiplies the deadline of all waits to come, also of those in the background.
-  void set_patience(double factor) { comm_.set_patience(factor); }
+  void set_patience(double factor) {
+    comm_.set_patience(factor);
+    tensors_.set_patience(factor);
+  }
 
   void initialize_weights();
   // The weights that are read or set next are those after `step` updates. Older versions are copies
   // of them when training goes on, unless keep_versions() says that they have been set as well.
   void begin_at(Index step);
   void keep_versions() { versions_known_ = true; }
-  // Every parameter of every held stage with its moments: for loading, checkpoints and tests.
+  // Every parameter of every held stage with its moments, in the device's memory: for loading,
+  // checkpoints and tests.
   struct Entry {
     const nn::Parameter& parameter;
     Tensor weight;  // the newest version
@@ -102,29 +105,32 @@ class Worker {
   std::vector<plan::MemoryItem> memory() const { return footprint_.items(); }
   const Slots& slots() const { return slots_; }
   const plan::WorkerFootprint& footprint() const { return footprint_; }
-  Communicator& comm() { return comm_; }
-  Ops& ops() { return *ops_; }
+  Communicator& comm() { return comm_; }  // of host memory
+  Ops& ops() { return *backend_.ops; }
+  Device& device() { return *backend_.device; }
+  const Backend& backend() const { return backend_; }
 
   // Called in place of every computation, and before every update: for measuring the rest.
   void set_stand_in(std::function<void(const schedule::Instr&)> stand_in) {
     stand_in_ = std::move(stand_in);
   }
-  // Appends what is executed for one of these steps; null: no more.
-  void trace(const std::vector<Index>* steps, std::vector<TraceEvent>* events) {
-    traced_steps_ = steps;
-    trace_ = events;
-  }
+  // Appends what is executed for one of these steps; null: no more, and the times are final. On a
+  // GPU they are those of its lane Compute, without collectives.
+  void trace(const std::vector<Index>* steps, std::vector<TraceEvent>* events);
 
  private:
   struct Execution;  // what the executor needs beside the instruction: mode, iteration, samples …
   class Verdict;     // the job that sums up a step's numbers over all workers
   struct StepState;  // of a step in flight
+  struct DeviceClock;
   void run(Execution& run, const schedule::Schedule& schedule);
   void execute(const schedule::Instr& instr, Execution& run);
   void execute_traced(const schedule::Instr& instr, Execution& run);
   void compute(const schedule::Instr& instr, Execution& run);
   void load_micro(const schedule::Instr& instr, Execution& run);
   void forward(const schedule::Instr& instr, Execution& run, Slots::Tenant& tenant);
+  void replay(const schedule::Instr& instr, const nn::Pass& pass,
+              const std::function<void()>& body);
   void start_message(const schedule::Instr& instr, Execution& run);
   void wait_for_message(const schedule::Instr& instr, Execution& run);
   void wait_for_collective(const schedule::Instr& instr, Execution& run);
@@ -138,6 +144,8 @@ class Worker {
   nn::Pass pass_for(const schedule::Instr& instr, Execution& run, const Slots::Tenant& tenant);
   StepState& state_of(Index step);
   void begin_step(Index step);
+  Tensor losses_of(const StepState& state) const;
+  void read_losses(const StepState& state, std::span<double> into);
   Background* background() { return background_ ? &*background_ : nullptr; }
   const model::Stage& stage_of(const schedule::Instr& instr) const {
     return stages_.at(instr.stage);
@@ -152,8 +160,9 @@ class Worker {
   std::function<void(const schedule::Instr&)> stand_in_;
   const std::vector<Index>* traced_steps_ = nullptr;
   std::vector<TraceEvent>* trace_ = nullptr;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<DeviceClock> clock_;  // of a trace on a GPU
+  Backend backend_;
+  Communicator& tensors_;  // messages of the device's memory: the backend's, or comm_
   int replica_, worker_;  // rank = replica * D + worker
   Index T_;
   bool sharded_, recomputes_, split_, versions_known_ = false;
@@ -162,12 +171,14 @@ class Worker {
   std::map<int, HeldStage> held_;       // by stage id, the tied matrix under D
   Slots slots_;
   Buffer workspace_, reduction_scratch_;
+  Buffer losses_;                     // of each step in flight: (batch), by position
+  std::vector<std::int32_t> tokens_;  // of a micro-batch, on their way to the device
   Index sample_origin_ = 0;
   std::vector<StepState> states_;             // of steps in flight, by step modulo their number
   std::vector<int> parameter_stages_;         // by model order; D: the tied matrix
   std::vector<std::string> parameter_names_;  // by model order
   // Last, the background before the requests: both end before the buffers that they point to.
-  AbandonAtExit abandon_{comm_};
+  AbandonAtExit abandon_{comm_}, abandon_tensors_{tensors_};
   std::optional<Background> background_;
 };
 

@@ -1,0 +1,88 @@
+#include "memory_check.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace chimera::train {
+namespace {
+
+using plan::bytes_text;
+
+// Kernels' scratch, algorithms of products, graphs: what is made at first use.
+constexpr Index kReserve = Index{512} << 20;
+
+Index needed(const Config& config, const Programs& programs, const std::vector<int>& ranks) {
+  const std::vector<plan::WorkerFootprint> all = footprints(config, programs);
+  Index sum = 0;
+  for (const int rank : ranks) sum += all.at(static_cast<std::size_t>(rank)).bytes() + kReserve;
+  return sum;
+}
+
+struct Change {
+  std::string text;
+  Config config;
+};
+
+std::vector<Change> changes_of(const Config& config) {
+  std::vector<Change> out;
+  const auto add = [&](const std::string& text, const std::function<void(Config&)>& change) {
+    Change next{text, config};
+    change(next.config);
+    out.push_back(next);
+  };
+  const ParallelConfig& p = config.parallel;
+  const auto halve = [](Config& c) {
+    c.parallel.micro_batch_size /= 2;
+    c.parallel.micro_batches *= 2;
+  };
+  const bool halves = p.micro_batch_size % 2 == 0;
+  if (p.recompute == "none")
+    add("parallel.recompute selective", [](Config& c) { c.parallel.recompute = "selective"; });
+  if (p.recompute != "full")
+    add("parallel.recompute full", [](Config& c) { c.parallel.recompute = "full"; });
+  if (halves)
+    add(concat("parallel.micro_batch_size ", p.micro_batch_size / 2, " with micro_batches ",
+               2 * p.micro_batches),
+        halve);
+  if (halves && p.recompute != "full")
+    add(concat("the two together (full, ", p.micro_batch_size / 2, " x ", 2 * p.micro_batches, ")"),
+        [&](Config& c) {
+          halve(c);
+          c.parallel.recompute = "full";
+        });
+  if (p.zero_stage == 0)
+    add("parallel.zero_stage 1", [](Config& c) { c.parallel.zero_stage = 1; });
+  if (config.precision.compute == "fp32")
+    add("precision.compute bf16", [](Config& c) { c.precision.compute = "bf16"; });
+  return out;
+}
+
+}  // namespace
+
+void check_memory(const Config& config, const Programs& programs, const std::vector<int>& ranks,
+                  Index free_bytes, const std::string& device) {
+  const Index needs = needed(config, programs, ranks);
+  if (needs <= free_bytes) return;
+  const auto own = footprints(config, programs).at(static_cast<std::size_t>(ranks.front()));
+  std::string message =
+      concat("not enough memory on ", device, ": ", bytes_text(needs), " are needed",
+             ranks.size() > 1 ? concat(" by ", ranks.size(), " workers") : "", ", ",
+             bytes_text(free_bytes), " are free. Worker ", ranks.front(), " takes");
+  for (const plan::MemoryItem& item : own.items())
+    message += concat("\n  ", item.owner, ", ", item.name, ": ", bytes_text(item.bytes));
+  message += concat("\n  in reserve, for what kernels need: ", bytes_text(kReserve));
+  bool fits = false;
+  for (const Change& change : changes_of(config)) {
+    if (!check_config(change.config).empty()) continue;
+    const Index then = needed(change.config, build_programs(change.config), ranks);
+    if (then > free_bytes) continue;
+    message += concat("\n", fits ? "  or " : "would fit: ", change.text, " (", bytes_text(then), ")");
+    fits = true;
+  }
+  if (!fits)
+    message += "\nno single change of recompute, micro-batch, ZeRO or precision would fit: use more "
+               "stages (parallel.depth) or a smaller model; `chimera plan` finds layouts";
+  Fail(message);
+}
+
+}  // namespace chimera::train

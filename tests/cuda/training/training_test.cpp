@@ -1,0 +1,74 @@
+// Whole models on the GPU: against PyTorch's values, and the same bits for every order that streams,
+// blocks and threads leave open.
+#include "../on_device.h"
+#include "support/golden_checks.h"
+#include "support/support.h"
+
+using namespace chimera;
+using namespace chimera::test;
+
+namespace {
+
+train::Config on_gpu(train::Config config) {
+  config.device.kind = "cuda";
+  config.device.tune = false;
+  config.parallel.timeout_seconds = 120;
+  return config;
+}
+
+struct Way {
+  std::string schedule;
+  Index depth = 1, micro_batches = 1;
+  std::string transport = "local";
+  std::string gradient_sync = "lazy";
+  bool split = false;
+  Index zero = 0;
+};
+
+train::Config with(const GoldenModel& model, const std::string& run, const Way& layout) {
+  train::Config config = on_gpu(with_layout(model.config(run), layout.schedule, layout.depth, 1,
+                                            layout.micro_batches, model.batch()));
+  config.parallel.transport = layout.transport;
+  config.parallel.gradient_sync = layout.gradient_sync;
+  config.parallel.split_backward = layout.split;
+  config.parallel.zero_stage = layout.zero;
+  return config;
+}
+
+void check_equal_bits(const Outcome& a, const Outcome& b) {
+  REQUIRE(a.steps.size() == b.steps.size());
+  for (std::size_t i = 0; i < a.steps.size(); ++i) {
+    CHECK(a.steps[i].loss == b.steps[i].loss);
+    CHECK(a.steps[i].grad_norm == b.steps[i].grad_norm);
+  }
+  CHECK(a.first_gradients == b.first_gradients);
+  CHECK(a.weights == b.weights);
+}
+
+}  // namespace
+
+TEST_CASE("gpu training: loss, gradients and curves of both models equal PyTorch's") {
+  for (const std::string name : {"tied", "untied"}) {
+    const GoldenModel model(name);
+    for (const std::string run : {"plain", "rich"}) {
+      const Outcome outcome = run_layout(model, on_gpu(model.config(run)), model.steps());
+      check_gradients(model, outcome, run == "rich" ? "smoothed." : "");
+      check_curve(model, run, outcome);
+    }
+  }
+}
+
+TEST_CASE("gpu training: pipelines on one GPU give the same bits for every order of streams") {
+  const GoldenModel model("tied");
+  const Index D = std::min<Index>(2, model.layers());
+  for (const Way& layout : {Way{"1f1b", D, model.batch()},
+                               Way{"chimera", D, model.batch(), "local", "eager"}}) {
+    INFO(layout.schedule);
+    std::optional<Outcome> first;
+    for_every_order([&] {
+      const Outcome outcome = run_layout(model, with(model, "plain", layout), 2);
+      if (first) check_equal_bits(outcome, *first);
+      first = outcome;
+    });
+  }
+}
