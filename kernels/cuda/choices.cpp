@@ -83,7 +83,11 @@ Choices::Entries Choices::read() {
         entries.emplace(key, *choice);
       else
         ++ignored;
-  } catch (const std::exception& e) {
+  } catch (const Json::exception&) {
+    warn(concat("choices of GPU algorithms: ", path_.string(),
+                " is ignored: a field is missing or of another type; the next choice replaces it"));
+    return {};
+  } catch (const Error& e) {
     warn(concat("choices of GPU algorithms: ", path_.string(), " is ignored: ", e.what(),
                 "; the next choice replaces it"));
     return {};

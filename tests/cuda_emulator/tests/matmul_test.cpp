@@ -22,6 +22,9 @@ struct Call {
   std::size_t d_offset = 0;  // elements
   int candidate = 0;
   bool d_over_a = false, short_d = false, host_d = false;
+  bool d_over_aux = false, d_over_bias = false, no_aux = false, no_bias = false;
+  std::size_t aux_offset = 0;  // elements
+  int aux_type = -1;           // -1: as D
 };
 
 template <class T>
@@ -55,7 +58,7 @@ Outcome run(const Call& call) {
   const DeviceArray<T> a(numbers<T>(size(M, K), 1)), b(numbers<T>(size(K, N), 2));
   const std::size_t d_size = call.short_d ? size(M, N) - 1 : size(call.d_leading, N) + 16;
   const DeviceArray<T> d(numbers<T>(d_size, 3)), bias(numbers<T>(size(M + N, 1), 4)),
-      aux(numbers<T>(size(call.aux_leading, N), 5));
+      aux(numbers<T>(size(call.aux_leading, N) + 8, 5));
   const DeviceArray<char> workspace(kWorkspace);
 
   cublasLtHandle_t library = nullptr;
@@ -67,8 +70,13 @@ Outcome run(const Call& call) {
   set(descriptor, CUBLASLT_MATMUL_DESC_TRANSA, call.ta);
   set(descriptor, CUBLASLT_MATMUL_DESC_TRANSB, call.tb);
   set(descriptor, CUBLASLT_MATMUL_DESC_EPILOGUE, call.epilogue);
-  set(descriptor, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(bias.get()));
-  set(descriptor, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(aux.get()));
+  if (!call.no_bias)
+    set(descriptor, CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(bias.get()));
+  if (!call.no_aux)
+    set(descriptor, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+        static_cast<void*>(aux.get() + call.aux_offset));
+  if (call.aux_type >= 0)
+    set(descriptor, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, call.aux_type);
   set(descriptor, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, call.aux_leading);
   const auto u = [](int n) { return static_cast<std::uint64_t>(n); };
   cublasLtMatrixLayoutCreate(&la, call.in, u(ta ? K : M), u(ta ? M : K), ta ? K : M);
@@ -85,7 +93,11 @@ Outcome run(const Call& call) {
   if (outcome.status == CUBLAS_STATUS_SUCCESS) {
     const float one = 1;
     std::vector<T> host(size(M, N));
-    void* to = call.host_d ? host.data() : call.d_over_a ? a.get() : d.get() + call.d_offset;
+    void* to = call.host_d        ? host.data()
+               : call.d_over_a    ? a.get()
+               : call.d_over_aux  ? aux.get()
+               : call.d_over_bias ? bias.get()
+                                  : d.get() + call.d_offset;
     outcome.status = cublasLtMatmul(library, descriptor, &one, a.get(), la, b.get(), lb, &call.beta,
                                     to, ld, to, ld, &found[call.candidate].algo, workspace.get(),
                                     call.workspace_bytes, nullptr);
@@ -251,6 +263,82 @@ TEST_CASE("what the library cannot do is refused with the reason") {
   call = {};
   call.host_d = true;
   refused(call, invalid, "D, 672 bytes, starts at host memory");
+}
+
+TEST_CASE("epilogues used wrongly are refused with the reason") {
+  new_machine(0);
+  const auto refused = [](const Call& call, const std::string& words) {
+    CHECK(run<float>(call).status != CUBLAS_STATUS_SUCCESS);
+    CHECK_THAT(emulator::last_report(), Contains(words));
+  };
+  for (const auto epilogue : {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU}) {
+    Call call;
+    call.epilogue = epilogue;
+    call.aux_offset = 1;
+    refused(call, "the auxiliary matrix is not aligned to 16 bytes");
+    call.aux_offset = 8;
+    CHECK(run<float>(call).status == CUBLAS_STATUS_SUCCESS);
+    call.no_aux = true;
+    refused(call, "the auxiliary matrix is a null pointer");
+    call = {};
+    call.epilogue = epilogue;
+    call.d_over_aux = true;
+    refused(call, epilogue == CUBLASLT_EPILOGUE_DGELU ? "D overlaps the auxiliary matrix"
+                                                      : "the auxiliary matrix overlaps D");
+    call = {};
+    call.epilogue = epilogue;
+    call.aux_leading = 16;
+    refused(call, "it must be a multiple of 8 and at least 24");
+    call.aux_leading = 24;
+    call.aux_type = CUDA_R_16BF;
+    refused(call, "an auxiliary matrix not of D's type");
+  }
+  for (const auto epilogue : {CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADA,
+                              CUBLASLT_EPILOGUE_BGRADB, CUBLASLT_EPILOGUE_GELU_AUX_BIAS}) {
+    Call call;
+    call.epilogue = epilogue;
+    call.no_bias = true;
+    refused(call, "the bias is a null pointer");
+  }
+  Call call;
+  call.epilogue = CUBLASLT_EPILOGUE_BGRADA;
+  call.M = 8;
+  call.d_leading = 8;
+  call.N = 1;
+  call.d_over_bias = true;
+  refused(call, "overlaps");
+}
+
+// Products of numbers that have one bit more than TF32 keeps: each operand is rounded, ties away
+// from zero.
+TEST_CASE("TF32 rounds the operands to 10 bits of mantissa, and is for fp32 alone") {
+  new_machine(0);
+  const float operand = 1 + 0x1p-11f;
+  const DeviceArray<float> a(std::vector<float>(8, operand)), d(std::vector<float>(8, 0));
+  const DeviceArray<float> b(std::vector<float>(1, 1));
+  const auto run_as = [&](cublasComputeType_t compute, cudaDataType_t type) {
+    cublasLtHandle_t library = nullptr;
+    cublasLtMatmulDesc_t descriptor = nullptr;
+    cublasLtMatrixLayout_t column = nullptr, one = nullptr;
+    cublasLtCreate(&library);
+    cublasLtMatmulDescCreate(&descriptor, compute, CUDA_R_32F);
+    cublasLtMatrixLayoutCreate(&column, type, 8, 1, 8);
+    cublasLtMatrixLayoutCreate(&one, type, 1, 1, 1);
+    const float alpha = 1, beta = 0;
+    const cublasStatus_t status =
+        cublasLtMatmul(library, descriptor, &alpha, a.get(), column, b.get(), one, &beta, d.get(),
+                       column, d.get(), column, nullptr, nullptr, 0, nullptr);
+    cublasLtMatrixLayoutDestroy(column);
+    cublasLtMatrixLayoutDestroy(one);
+    cublasLtMatmulDescDestroy(descriptor);
+    cublasLtDestroy(library);
+    return status;
+  };
+  REQUIRE(run_as(CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS);
+  CHECK(d.values()[3] == operand);
+  REQUIRE(run_as(CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS);
+  CHECK(d.values()[3] == 1 + 0x1p-10f);
+  CHECK(run_as(CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_16BF) == CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
 TEST_CASE("an algorithm is good for what it was made for") {

@@ -1,0 +1,258 @@
+// What was timed and chosen, between runs: the file, its damage, and that algorithms come from it.
+#include "cuda/choices.h"
+
+#include <thread>
+
+#include "../epilogues.h"
+#include "cuda/matmul.h"
+#include "cuda/matmul_product.h"
+
+using namespace chimera;
+using namespace chimera::test;
+using cuda::Choice;
+using cuda::Choices;
+
+namespace {
+
+const cuda::ChoiceScope kScope{"NVIDIA H200", "9.0", "cuBLASLt 13.1.0", 13000, 13000};
+
+std::string edited(const std::string& text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.substr(0, at) + to + text.substr(at + from.size());
+}
+
+// Its results differ in the last bits from candidate to candidate.
+struct Products {
+  static constexpr Index kM = 24, kN = 32, kK = 301;
+  std::unique_ptr<CudaDevice> device = make_cuda_device(0);
+  Floats a = random_floats(kM * kK, 1), b = random_floats(kK * kN, 2);
+
+  std::string key() const {
+    const Array<float> da(*device, a), db(*device, b), out(*device, Floats(kM * kN));
+    return cuda::to_string(cuda::shape_of(call(da, db, out)), false);
+  }
+  static cuda::MatmulCall call(const Array<float>& a, const Array<float>& b,
+                               const Array<float>& out) {
+    return {out.get(), a.get(), b.get(), nullptr, DType::F32, DType::F32,
+            false,     false,   false,   kM,      kN,         kK};
+  }
+  // By a new object, as in a new run. `said`: what it then says of itself.
+  Floats run(const std::string& folder, std::string* said = nullptr) const {
+    Choices choices(folder, kScope);
+    cuda::Matmul matmul(device->stream(), {.time_candidates = true}, choices);
+    const Array<float> da(*device, a), db(*device, b), out(*device, Floats(kM * kN));
+    matmul.run(call(da, db, out));
+    if (said != nullptr) *said = matmul.describe();
+    return out.read();
+  }
+  std::vector<std::string> candidates() const {
+    cublasLtHandle_t library = nullptr;
+    cublasLtCreate(&library);
+    const Array<float> da(*device, a), db(*device, b), out(*device, Floats(kM * kN));
+    const cuda::ProductShape shape = cuda::shape_of(call(da, db, out));
+    std::vector<std::string> texts;
+    for (const auto& algorithm :
+         cuda::candidates(library, cuda::make_product(shape, false), shape, 8))
+      texts.push_back(cuda::to_text(algorithm));
+    cublasLtDestroy(library);
+    return texts;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("choices: a run reads what another wrote, for the same device, libraries and driver") {
+  const TemporaryFolder folder;
+  const Choice first{"fused", 0.125}, second{"00ff", 3};
+  Path file;
+  {
+    Choices choices(folder.path().string(), kScope);
+    file = choices.path();
+    CHECK_FALSE(choices.find("one"));
+    CHECK(choices.keep("one", first) == first);
+    CHECK(choices.keep("two \"quoted\"", second) == second);
+  }
+  CHECK(file.filename() == "nvidia-h200-sm-9.0-cublaslt-13.1.0-driver-13000-runtime-13000.json");
+  Choices again(folder.path().string(), kScope);
+  CHECK(again.find("one") == first);
+  CHECK(again.find("two \"quoted\"") == second);
+  CHECK_FALSE(again.find("three"));
+  for (const auto change : {0, 1, 2, 3, 4}) {
+    cuda::ChoiceScope other = kScope;
+    if (change == 0) other.device = "NVIDIA H100";
+    if (change == 1) other.capability = "8.0";
+    if (change == 2) other.library = "cuBLASLt 13.2.0";
+    if (change == 3) other.driver = 12080;
+    if (change == 4) other.runtime = 12080;
+    Choices foreign(folder.path().string(), other);
+    CHECK(foreign.path() != file);
+    CHECK_FALSE(foreign.find("one"));
+    // Nor when the file has been copied to the other's name.
+    std::filesystem::copy_file(file, foreign.path());
+    CHECK_FALSE(Choices(folder.path().string(), other).find("one"));
+  }
+}
+
+TEST_CASE("choices: without a folder they live as long as the object") {
+  Choices choices;
+  CHECK(choices.path().empty());
+  choices.keep("one", {"fused", 1});
+  CHECK(choices.find("one")->value == "fused");
+  CHECK_FALSE(Choices().find("one"));
+}
+
+TEST_CASE(
+    "choices: damage is ignored, what is good is kept, and the next choice repairs the file") {
+  const TemporaryFolder folder;
+  const auto open = [&] { return Choices(folder.path().string(), kScope); };
+  const Path file = open().path();
+  open().keep("good", {"a", 1});
+  open().keep("bad", {"b", 2});
+  const std::string text = slurp(file);
+
+  // Files that are none.
+  for (const std::string& damaged :
+       {std::string(), std::string("{"), text.substr(0, text.size() / 2), std::string("[1, 2]"),
+        std::string("\0\xff", 2), edited(text, "chimera choices 1", "chimera choices 2"),
+        edited(text, "\"choices\":", "\"choice\":"), std::string(100000, '['),
+        edited(text, "13000", "\"13000\"")}) {
+    spit(file, damaged);
+    CHECK_FALSE(open().find("good"));
+    CHECK(open().keep("good", {"c", 3}).value == "c");
+    CHECK(open().find("good") == Choice{"c", 3});
+  }
+  // Entries that are none.
+  for (const std::string& entry :
+       {std::string("7"), std::string("\"b\""), std::string("{\"choice\": 1, \"ms\": 2}"),
+        std::string("{\"choice\": \"b\"}"), std::string("{\"choice\": \"b\", \"ms\": \"2\"}"),
+        "{\"choice\": \"" + std::string(2000, 'b') + "\", \"ms\": 2}"}) {
+    const auto from = text.find("\"bad\": ") + 7, to = text.find('}', from) + 1;
+    spit(file, text.substr(0, from) + entry + text.substr(to));
+    CHECK(open().find("good") == Choice{"a", 1});
+    CHECK_FALSE(open().find("bad"));
+    CHECK(open().keep("bad", {"c", 3}).value == "c");
+    CHECK(open().find("good") == Choice{"a", 1});
+  }
+}
+
+TEST_CASE("choices: a file that cannot be written costs no choice") {
+  const TemporaryFolder folder;
+  spit(folder / "file", "");
+  Choices choices((folder / "file").string(), kScope);
+  CHECK(choices.keep("one", {"a", 1}).value == "a");
+  CHECK(choices.find("one")->value == "a");
+}
+
+// Workers meet a shape at the same time and time it each for itself: one of them is followed.
+TEST_CASE("choices: all of a job take the choice that was written first, and none is lost") {
+  const TemporaryFolder folder;
+  constexpr int kWorkers = 6, kKeys = 5;
+  std::string taken[kWorkers][kKeys];
+  std::vector<std::thread> workers;
+  for (int w = 0; w < kWorkers; ++w)
+    workers.emplace_back([&, w] {
+      Choices choices(folder.path().string(), kScope);
+      for (int k = 0; k < kKeys; ++k)
+        taken[w][k] = choices.keep("shared " + std::to_string(k), {std::to_string(w), 1}).value;
+      choices.keep("of worker " + std::to_string(w), {std::to_string(w), 1});
+    });
+  for (std::thread& worker : workers) worker.join();
+  Choices after(folder.path().string(), kScope);
+  for (int w = 0; w < kWorkers; ++w) {
+    CHECK(after.find("of worker " + std::to_string(w))->value == std::to_string(w));
+    for (int k = 0; k < kKeys; ++k)
+      CHECK(after.find("shared " + std::to_string(k))->value == taken[w][k]);
+  }
+}
+
+TEST_CASE("matmul: the algorithm of an earlier run is used, whichever it was") {
+  const TemporaryFolder folder;
+  const Products products;
+  const auto algorithms = products.candidates();
+  REQUIRE(algorithms.size() == 3);
+  std::vector<Floats> results;
+  for (const std::string& algorithm : algorithms) {
+    const TemporaryFolder each;
+    Choices(each.path().string(), kScope).keep(products.key(), {algorithm, 1});
+    std::string said;
+    results.push_back(products.run(each.path().string(), &said));
+    CHECK_THAT(said, Catch::Contains("1 shapes, 0 timed, 1 as an earlier run chose"));
+  }
+  CHECK(results[0] != results[1]);  // so it matters which
+  CHECK(results[1] != results[2]);
+
+  std::string said;
+  const Floats first = products.run(folder.path().string(), &said);
+  CHECK_THAT(said, Catch::Contains("1 shapes, 1 timed, 0 as an earlier run chose"));
+  CHECK((first == results[0] || first == results[1] || first == results[2]));
+  CHECK(products.run(folder.path().string(), &said) == first);
+  CHECK_THAT(said, Catch::Contains("1 shapes, 0 timed, 1 as an earlier run chose"));
+}
+
+TEST_CASE("matmul: an algorithm that the library refuses is timed again and replaced") {
+  const Products products;
+  const std::string good = products.candidates()[2];
+  for (const std::string& bad : {std::string("fused"), std::string(), good.substr(2),
+                                 std::string(good.size(), '0'), std::string(good.size(), 'g')}) {
+    const TemporaryFolder folder;
+    const std::string key = products.key();
+    Choices(folder.path().string(), kScope).keep(key, {bad, 1});
+    std::string said;
+    const Floats result = products.run(folder.path().string(), &said);
+    CHECK_THAT(said, Catch::Contains("1 timed"));
+    const auto now = Choices(folder.path().string(), kScope).find(key);
+    REQUIRE(now);
+    CHECK(now->value.size() == good.size());
+    CHECK(now->value != bad);
+    CHECK(products.run(folder.path().string()) == result);
+  }
+}
+
+TEST_CASE("choices: ops of a second run do what the first one chose, and say so") {
+  const TemporaryFolder folder;
+  const CudaOpsSettings settings{
+      .time_matmul = true, .epilogues = CudaChoice::Fastest, .choices = folder.path().string()};
+  const auto device = make_cuda_device(0);
+  const auto results = [&](std::vector<std::string>& lines) {
+    const auto ops = make_cuda_ops(*device, settings);
+    LinearResults r = run_linear<__nv_bfloat16>(*device, *ops, kAligned);
+    lines = ops->describe();
+    return r;
+  };
+  std::vector<std::string> first, second;
+  const LinearResults expected = results(first);
+  CHECK(results(second) == expected);
+  REQUIRE(first.size() == 5);  // products, attention, three pairs
+  REQUIRE(second.size() == 5);
+  CHECK_THAT(second[0], Catch::Contains(" 0 timed"));
+  CHECK_THAT(first[2], Catch::Contains("linear gelu forward BF16 R 24 K 40 N 64: ") &&
+                           Catch::Contains(" ms, apart "));
+  for (std::size_t i = 2; i < 5; ++i)
+    CHECK_THAT(second[i], Catch::EndsWith(", as an earlier run chose"));
+}
+
+TEST_CASE("choices: while a stream is captured nothing is timed") {
+  const auto device = make_cuda_device(0);
+  const auto ops = make_cuda_ops(*device, {.time_matmul = true, .epilogues = CudaChoice::Fastest});
+  const auto own = make_cuda_ops(*device);
+  const Array<float> a(*device, random_floats(64 * 64, 1)), b(*device, random_floats(64 * 64, 2)),
+      out(*device, Floats(64 * 64)), expected(*device, Floats(64 * 64));
+  const auto multiply = [&](Ops& by, const Array<float>& to) {
+    by.matmul(matrix_of(to, 64, 64), matrix_of(a, 64, 64), Transpose::No, matrix_of(b, 64, 64),
+              Transpose::No, Write::Set);
+  };
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  REQUIRE(cudaStreamBeginCapture(device->stream(), cudaStreamCaptureModeThreadLocal) ==
+          cudaSuccess);
+  multiply(*ops, out);
+  REQUIRE(cudaStreamEndCapture(device->stream(), &graph) == cudaSuccess);
+  REQUIRE(cudaGraphInstantiate(&exec, graph) == cudaSuccess);
+  REQUIRE(cudaGraphLaunch(exec, device->stream()) == cudaSuccess);
+  multiply(*own, expected);
+  CHECK(out.read() == expected.read());
+  CHECK_THAT(ops->describe()[0], Catch::Contains(" 0 timed"));
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+}

@@ -1,0 +1,93 @@
+// Which way a fused op goes, counted by the kernels that it launches beside its product.
+#include "../epilogues.h"
+#include "emulator/control.h"
+
+using namespace chimera;
+using namespace chimera::test;
+
+namespace {
+
+struct Launched {
+  std::int64_t forward, backward, weight;
+};
+
+template <class T>
+Launched launches(CudaDevice& device, Ops& ops, const LinearSizes& s) {
+  const LinearInputs<T> in(s);
+  const auto [R, K, N] = s;
+  const Array<T> x(device, in.x), w(device, in.w), bias(device, in.bias), dy(device, in.dy),
+      w_out(device, in.w_out), pre(device, in.pre), out(device, in.dy);
+  const Array<float> dw(device, in.dw), dbias(device, in.dbias);
+  const auto count = [&](const auto& body) {
+    const std::int64_t before = emulator::statistics().kernels;
+    body();
+    device.synchronize();
+    return emulator::statistics().kernels - before;
+  };
+  return {count([&] {
+            ops.linear_gelu_forward(matrix_of(out, R, N), matrix_of(pre, R, N), matrix_of(x, R, K),
+                                    matrix_of(w, K, N), vector_of(bias));
+          }),
+          count([&] {
+            ops.linear_gelu_backward(matrix_of(out, R, N), matrix_of(x, R, K),
+                                     matrix_of(w_out, N, K), matrix_of(pre, R, N));
+          }),
+          count([&] {
+            ops.linear_backward_weight(matrix_of(dw, K, N), vector_of(dbias), matrix_of(x, R, K),
+                                       matrix_of(dy, R, N));
+          })};
+}
+
+}  // namespace
+
+TEST_CASE("epilogues: one product where the library can, its own kernels where it cannot") {
+  const auto device = make_cuda_device(0);
+  const auto fused = make_cuda_ops(*device, {.epilogues = CudaChoice::Library}),
+             apart = make_cuda_ops(*device);
+  const Launched aligned = launches<float>(*device, *fused, kAligned),
+                 odd = launches<float>(*device, *fused, kOdd),
+                 own = launches<float>(*device, *apart, kAligned);
+  CHECK(own.forward == 1);  // GELU
+  CHECK(own.backward == 1);
+  CHECK(aligned.forward == 0);
+  CHECK(aligned.backward == 0);
+  CHECK(odd.forward == 1);  // rows of 27 numbers: no leading dimension for the epilogue's matrix
+  CHECK(odd.backward == 1);
+  CHECK(aligned.weight <= own.weight);  // column sums of one row instead of R
+}
+
+// The emulator's tanh is the host's, so nothing but the order of sums differs.
+TEST_CASE("epilogues: GELU is the CPU's tanh approximation") {
+  const auto device = make_cuda_device(0);
+  const auto fused = make_cuda_ops(*device, {.epilogues = CudaChoice::Library});
+  check_linear(run_linear<float>(*device, *fused, kAligned), linear_reference<float>(kAligned),
+               kFp32, 0);
+}
+
+TEST_CASE("epilogues: a library that has none changes no bit") {
+  const emulator::Options before = emulator::options();
+  emulator::Options options = before;
+  options.epilogues = false;
+  emulator::reset(options);
+  {
+    const auto device = make_cuda_device(0);
+    const auto own = make_cuda_ops(*device);
+    const LinearResults expected = run_linear<float>(*device, *own, kAligned);
+    for (const CudaChoice choice : {CudaChoice::Library, CudaChoice::Fastest}) {
+      const auto ops = make_cuda_ops(*device, {.epilogues = choice});
+      CHECK(run_linear<float>(*device, *ops, kAligned) == expected);
+    }
+  }
+  CHECK(emulator::report_count() == 0);
+  emulator::reset(before);
+}
+
+TEST_CASE("epilogues: rows of odd length change no bit") {
+  const auto device = make_cuda_device(0);
+  const auto own = make_cuda_ops(*device),
+             fused = make_cuda_ops(*device, {.epilogues = CudaChoice::Library});
+  LinearResults got = run_linear<float>(*device, *fused, kOdd),
+                expected = run_linear<float>(*device, *own, kOdd);
+  got.dbias = expected.dbias;  // fused after all: it asks for no such matrix
+  CHECK(got == expected);
+}
