@@ -1,8 +1,7 @@
 // CudaOps: the checks of every backend, then one call of kernels.h per op.
 #include "chimera/ops/cuda_ops.h"
 
-#include <algorithm>
-#include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "chimera/ops/contract.h"
@@ -11,7 +10,8 @@
 #include "library_attention.h"
 #include "matmul.h"
 #include "scratch.h"
-#include "uploads.h"
+#include "storage_type.h"
+#include "tensor_lists.h"
 
 namespace chimera {
 namespace cuda {
@@ -36,7 +36,7 @@ class CudaOpsImpl final : public CudaOps {
         matmul_(stream_, {settings.time_matmul, settings.tf32}, choices_),
         linear_(stream_, matmul_, scratch_, ways_),
         attention_(stream_, settings.attention, ways_),
-        uploads_(stream_) {
+        lists_(device, scratch_) {
     clear_bad();
   }
 
@@ -46,7 +46,10 @@ class CudaOpsImpl final : public CudaOps {
     if (M == 0 || N == 0) return;
     activate();
     const bool add = mode == Write::Add;
-    if (K == 0) return fill_rows(out.f32(), floats(bias), add, M, N, stream_);
+    if (K == 0)
+      return for_storage(out.type(), [&](auto at) {
+        fill_rows(at(out), bias.empty() ? nullptr : at(bias), add, M, N, stream_);
+      });
     matmul_.run({out.raw(), a.raw(), b.raw(), bias.raw(), a.type(), out.type(),
                  transpose_a == Transpose::Yes, transpose_b == Transpose::Yes, add, M, N, K});
   }
@@ -74,58 +77,71 @@ class CudaOpsImpl final : public CudaOps {
   void bias_backward(Tensor dbias, Tensor dy) override {
     const auto [R, N] = contract::bias_backward(dbias, dy);
     activate();
-    cuda::bias_backward(dbias.f32(), floats(dy), R, N, scratch_, stream_);
+    for_storage(dy.type(), [&, R = R, N = N](auto at) {
+      cuda::bias_backward(dbias.f32(), at(dy), R, N, scratch_, stream_);
+    });
   }
 
   void embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe, Index T,
                          const Dropout& dropout) override {
     const auto [R, C, V, mask] = contract::embedding_forward(x, tokens, wte, wpe, T, dropout);
     activate();
-    cuda::embedding_forward(x.f32(), tokens.i32(), floats(wte), floats(wpe),
-                            bad(IdReader::EmbeddingForward, R, V), T, R, C, V, stream_);
-    if (mask.threshold != 0) dropout_add(x.f32(), null(), floats(x), mask, R / T, T * C, stream_);
+    BadId* found = bad(IdReader::EmbeddingForward, R, V);
+    for_storage(x.type(), [&, R = R, C = C, V = V](auto at) {
+      cuda::embedding_forward(at(x), tokens.i32(), at(wte), at(wpe), found, T, R, C, V, stream_);
+    });
+    if (mask.threshold != 0) drop(x, x, mask, R / T, T * C);
   }
   void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens, Index T,
                           const Dropout& dropout) override {
     const auto [R, C, V, mask] = contract::embedding_backward(dwte, dwpe, dx, tokens, T, dropout);
     activate();
-    if (mask.threshold != 0) dropout_add(dx.f32(), null(), floats(dx), mask, R / T, T * C, stream_);
-    cuda::embedding_backward(dwte.f32(), dwpe.empty() ? nullptr : dwpe.f32(), floats(dx),
-                             tokens.i32(), bad(IdReader::EmbeddingBackward, R, V), T, R, C, V,
-                             scratch_, stream_);
+    if (mask.threshold != 0) drop(dx, dx, mask, R / T, T * C);
+    BadId* found = bad(IdReader::EmbeddingBackward, R, V);
+    for_storage(dx.type(), [&, R = R, C = C, V = V](auto at) {
+      cuda::embedding_backward(dwte.f32(), dwpe.empty() ? nullptr : dwpe.f32(), at(dx),
+                               tokens.i32(), found, T, R, C, V, scratch_, stream_);
+    });
   }
 
   void layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias,
                          float epsilon) override {
     const auto [R, C] = contract::layernorm_forward(y, mean, rstd, x, gain, bias);
     activate();
-    cuda::layernorm_forward(y.f32(), mean.f32(), rstd.f32(), floats(x), gain.f32(), bias.f32(),
-                            epsilon, R, C, stream_);
+    for_storage(x.type(), [&, R = R, C = C](auto at) {
+      cuda::layernorm_forward(at(y), mean.f32(), rstd.f32(), at(x), at(gain), at(bias), epsilon, R,
+                              C, stream_);
+    });
   }
   void layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
                                 Tensor gain, Write mode) override {
     const auto [R, C] = contract::layernorm_backward_input(dx, mean, rstd, dy, x, gain);
     activate();
-    cuda::layernorm_backward_input(dx.f32(), mean.f32(), rstd.f32(), floats(dy), floats(x),
-                                   gain.f32(), mode == Write::Add, R, C, stream_);
+    for_storage(x.type(), [&, R = R, C = C](auto at) {
+      cuda::layernorm_backward_input(at(dx), mean.f32(), rstd.f32(), at(dy), at(x), at(gain),
+                                     mode == Write::Add, R, C, stream_);
+    });
   }
   void layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd, Tensor dy,
                                  Tensor x) override {
     const auto [R, C] = contract::layernorm_backward_weight(dgain, dbias, mean, rstd, dy, x);
     activate();
-    cuda::layernorm_backward_weight(dgain.f32(), dbias.f32(), mean.f32(), rstd.f32(), floats(dy),
-                                    floats(x), R, C, scratch_, stream_);
+    for_storage(x.type(), [&, R = R, C = C](auto at) {
+      cuda::layernorm_backward_weight(dgain.f32(), dbias.f32(), mean.f32(), rstd.f32(), at(dy),
+                                      at(x), R, C, scratch_, stream_);
+    });
   }
 
   void gelu_forward(Tensor y, Tensor x) override {
     contract::gelu_forward(y, x);
     activate();
-    cuda::gelu_forward(y.f32(), floats(x), x.size(), stream_);
+    for_storage(x.type(), [&](auto at) { cuda::gelu_forward(at(y), at(x), x.size(), stream_); });
   }
   void gelu_backward(Tensor dx, Tensor dy, Tensor x) override {
     contract::gelu_backward(dx, dy, x);
     activate();
-    cuda::gelu_backward(dx.f32(), floats(dy), floats(x), x.size(), stream_);
+    for_storage(x.type(),
+                [&](auto at) { cuda::gelu_backward(at(dx), at(dy), at(x), x.size(), stream_); });
   }
 
   void attention_forward(Tensor out, Tensor lse, Tensor qkv, Index H,
@@ -133,9 +149,11 @@ class CudaOpsImpl final : public CudaOps {
     const auto [s, mask] = contract::attention_forward(out, lse, qkv, H, dropout);
     activate();
     attention_.forward(out, lse, qkv, H, mask.threshold != 0, [&, &s = s, &mask = mask] {
-      const float* q = qkv.f32();
-      cuda::attention_forward(out.f32(), lse.f32(), q, q + s.out_row, q + 2 * s.out_row, s, mask,
-                              stream_);
+      for_storage(qkv.type(), [&](auto at) {
+        const auto* q = at(qkv);
+        cuda::attention_forward(at(out), lse.f32(), q, q + s.out_row, q + 2 * s.out_row, s, mask,
+                                stream_);
+      });
     });
   }
   void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
@@ -144,11 +162,13 @@ class CudaOpsImpl final : public CudaOps {
         contract::attention_backward(dqkv, delta, dout, out, lse, qkv, H, dropout);
     activate();
     const auto ours = [&, &s = s, &mask = mask] {
-      const Index C = s.out_row;
-      const float* q = qkv.f32();
-      float* dq = dqkv.f32();
-      cuda::attention_backward(dq, dq + C, dq + 2 * C, delta.f32(), floats(dout), floats(out),
-                               lse.f32(), q, q + C, q + 2 * C, s, mask, stream_);
+      for_storage(qkv.type(), [&](auto at) {
+        const Index C = s.out_row;
+        const auto* q = at(qkv);
+        auto* dq = at(dqkv);
+        cuda::attention_backward(dq, dq + C, dq + 2 * C, delta.f32(), at(dout), at(out), lse.f32(),
+                                 q, q + C, q + 2 * C, s, mask, stream_);
+      });
     };
     attention_.backward(dqkv, dout, out, lse, qkv, H, mask.threshold != 0, ours);
   }
@@ -156,103 +176,65 @@ class CudaOpsImpl final : public CudaOps {
                         Index H) override {
     const AttentionShape s = contract::attention_cached(out, keys, values, qkv, first, H);
     activate();
-    cuda::attention_cached(out.f32(), keys.f32(), values.f32(), floats(qkv), s, stream_);
+    for_storage(qkv.type(), [&](auto at) {
+      cuda::attention_cached(at(out), at(keys), at(values), at(qkv), s, stream_);
+    });
   }
 
   void residual_forward(Tensor out, Tensor residual, Tensor branch,
                         const Dropout& dropout) override {
     const auto [B, size, mask] = contract::residual_forward(out, residual, branch, dropout);
     activate();
-    dropout_add(out.f32(), floats(residual), floats(branch), mask, B, size, stream_);
+    for_storage(out.type(), [&, B = B, size = size, &mask = mask](auto at) {
+      dropout_add(at(out), at(residual), at(branch), mask, B, size, stream_);
+    });
   }
   void residual_backward(Tensor dbranch, Tensor dout, const Dropout& dropout) override {
     const auto [B, size, mask] = contract::residual_backward(dbranch, dout, dropout);
     if (mask.threshold == 0 && dbranch.raw() == dout.raw()) return;
     activate();
-    dropout_add(dbranch.f32(), null(), floats(dout), mask, B, size, stream_);
+    drop(dbranch, dout, mask, B, size);
   }
 
   void cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing, float scale,
                      Gradient gradient) override {
     const auto [R, V] = contract::cross_entropy(losses, logits, targets, smoothing);
     activate();
-    cuda::cross_entropy(losses.f32(), logits.f32(), targets.i32(),
-                        bad(IdReader::CrossEntropy, R, V), smoothing, scale,
-                        gradient == Gradient::InPlace, R, V, stream_);
+    BadId* found = bad(IdReader::CrossEntropy, R, V);
+    for_storage(logits.type(), [&, R = R, V = V](auto at) {
+      cuda::cross_entropy(losses.f32(), at(logits), targets.i32(), found, smoothing, scale,
+                          gradient == Gradient::InPlace, R, V, stream_);
+    });
   }
 
   void adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) override {
-    AdamWCommon common{.numbers = {}, .stochastic = step.stochastic, .key = {}, .step = {}};
-    for (int i = 0; i < 2; ++i) {
-      common.key[i] = static_cast<std::uint32_t>(step.seed >> 32 * i);
-      common.step[i] = static_cast<std::uint32_t>(static_cast<std::uint64_t>(step.t) >> 32 * i);
-    }
-    updated_.clear();
-    Index chunks = 0;
-    for (const AdamWTensor& x : tensors) {
-      common.numbers = contract::adamw(x, step);
-      const bool wide = aligned(x.param.f32(), x.m.f32(), x.v.f32(), x.grad.f32()) &&
-                        reinterpret_cast<std::uintptr_t>(x.weight.raw()) % 8 == 0;
-      updated_.push_back({.param = x.param.f32(),
-                          .m = x.m.f32(),
-                          .v = x.v.f32(),
-                          .grad = x.grad.f32(),
-                          .weight = x.weight.raw(),
-                          .n = x.param.size(),
-                          .first = x.first,
-                          .rate = common.numbers.rate,
-                          .decay_factor = common.numbers.decay_factor,
-                          .order = static_cast<std::uint32_t>(x.order),
-                          .chunk = narrow<std::uint32_t>(chunks),
-                          .half = x.weight.type() == DType::F16,
-                          .wide = wide});
-      chunks += ceil_div(x.param.size(), kAdamWChunk);
-    }
     activate();
-    cuda::adamw(uploads_.upload(std::span<const AdamWEntry>(updated_)),
-                narrow<int>(std::ssize(updated_)), chunks, common, stream_);
+    lists_.adamw(tensors, step);
   }
   void sum_squares(std::span<double> sums, std::span<const Tensor> tensors) override {
-    contract::sum_squares(sums, tensors);
-    summed_.clear();
-    Index blocks = 0;
-    for (std::size_t i = 0; i < sums.size(); ++i) {
-      const float* x = floats(tensors[i]);
-      summed_.push_back({x, tensors[i].size(), sums[i], blocks, aligned(x)});
-      blocks += ceil_div(tensors[i].size(), Index{kSumBlock});
-    }
+    if (tensors.empty() && sums.empty()) return check();
     activate();
-    // The sums and, behind them, what check() asks for: one copy brings both.
-    static_assert(sizeof(BadId) == sizeof(double));
-    const Index count = std::ssize(summed_), results = count + Index{kIdReaders};
-    if (count == 0) return check();
-    double* memory = scratch_.get<double>(results + blocks);
-    cuda::sum_squares(memory, memory + results, uploads_.upload(std::span<const SumEntry>(summed_)),
-                      narrow<int>(count), blocks, reinterpret_cast<const BadId*>(bad_.data()),
-                      kIdReaders, stream_);
-    results_.resize(static_cast<std::size_t>(results));
-    device_.copy_out(results_.data(), memory, results * Index{sizeof(double)});
     BadId found[kIdReaders];
-    std::memcpy(found, results_.data() + count, sizeof found);
+    lists_.sum_squares(sums, tensors, found, reinterpret_cast<const BadId*>(bad_.data()));
     report(found);
-    std::copy_n(results_.data(), count, sums.data());
   }
   void sum_rows(Tensor sums, Tensor x) override {
     const auto [R, C] = contract::sum_rows(sums, x);
     activate();
-    cuda::sum_rows(R == 0 ? nullptr : sums.as<double>(), floats(x), R, C, stream_);
+    cuda::sum_rows(R == 0 ? nullptr : sums.as<double>(), As<float>()(x), R, C, stream_);
   }
   void convert(Tensor out, Tensor x) override {
     contract::convert(out, x);
     activate();
-    if (out.type() == DType::BF16)
-      cuda::convert(static_cast<__nv_bfloat16*>(out.raw()), floats(x), x.size(), stream_);
-    else if (out.type() == DType::F16)
-      cuda::convert(static_cast<__half*>(out.raw()), floats(x), x.size(), stream_);
-    else if (x.type() == DType::BF16)
-      cuda::convert(out.f32(), static_cast<const __nv_bfloat16*>(x.raw()), x.size(), stream_);
-    else
-      cuda::convert(out.f32(), static_cast<const __half*>(x.raw()), x.size(), stream_);
+    const bool widening = out.type() == DType::F32;
+    for_storage(widening ? x.type() : out.type(), [&](auto at) {
+      if constexpr (!std::is_same_v<typename decltype(at)::Type, float>) {
+        if (widening)
+          cuda::convert(out.f32(), at(x), x.size(), stream_);
+        else
+          cuda::convert(at(out), As<float>()(x), x.size(), stream_);
+      }
+    });
   }
 
   std::vector<std::string> describe() const override {
@@ -268,10 +250,15 @@ class CudaOpsImpl final : public CudaOps {
   }
 
  private:
-  static const float* floats(const Tensor& x) { return x.empty() ? nullptr : x.f32(); }
-  static const float* null() { return nullptr; }
-
   void activate() const { check_cuda(cudaSetDevice(device_.ordinal()), "selecting the GPU"); }
+
+  // to = mask * from.
+  void drop(Tensor to, Tensor from, const Mask& mask, Index samples, Index size) {
+    for_storage(to.type(), [&](auto at) {
+      using T = typename decltype(at)::Type;
+      dropout_add(at(to), static_cast<const T*>(nullptr), at(from), mask, samples, size, stream_);
+    });
+  }
 
   BadId* bad(IdReader reader, Index R, Index V) {
     const auto i = static_cast<std::size_t>(reader);
@@ -303,11 +290,7 @@ class CudaOpsImpl final : public CudaOps {
   Matmul matmul_;
   FusedLinear linear_;
   LibraryAttention attention_;
-  Uploads uploads_;
-  // Tables and results on the host, kept so that repeated steps allocate nothing.
-  std::vector<AdamWEntry> updated_;
-  std::vector<SumEntry> summed_;
-  std::vector<double> results_;
+  TensorLists lists_;
 };
 
 }  // namespace

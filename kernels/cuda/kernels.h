@@ -39,11 +39,11 @@ template <class T>
 void gelu_backward(T* dx, const T* dy, const T* x, Index n, cudaStream_t stream);
 
 template <class T>
-void layernorm_forward(T* y, float* mean, float* rstd, const T* x, const float* gain,
-                       const float* bias, float epsilon, Index R, Index C, cudaStream_t stream);
+void layernorm_forward(T* y, float* mean, float* rstd, const T* x, const T* gain, const T* bias,
+                       float epsilon, Index R, Index C, cudaStream_t stream);
 template <class T>
 void layernorm_backward_input(T* dx, const float* mean, const float* rstd, const T* dy, const T* x,
-                              const float* gain, bool add, Index R, Index C, cudaStream_t stream);
+                              const T* gain, bool add, Index R, Index C, cudaStream_t stream);
 template <class T>
 void layernorm_backward_weight(float* dgain, float* dbias, const float* mean, const float* rstd,
                                const T* dy, const T* x, Index R, Index C, Scratch& scratch,

@@ -40,8 +40,8 @@ __device__ Row this_row(float* shared, Index per_row) {
 
 template <class T>
 __global__ void __launch_bounds__(kMaxThreads)
-    layernorm_forward_kernel(T* y, float* mean, float* rstd, const T* x, const float* gain,
-                             const float* bias, float epsilon, Index R, Index C, bool cached,
+    layernorm_forward_kernel(T* y, float* mean, float* rstd, const T* x, const T* gain,
+                             const T* bias, float epsilon, Index R, Index C, bool cached,
                              bool wide) {
   constexpr int W = kPack<T>;
   CHIMERA_DYNAMIC_SHARED(float, shared);
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 template <class T>
 __global__ void __launch_bounds__(kMaxThreads)
     layernorm_backward_input_kernel(T* dx, const float* mean, const float* rstd, const T* dy,
-                                    const T* x, const float* gain, bool add, Index R, Index C,
+                                    const T* x, const T* gain, bool add, Index R, Index C,
                                     bool cached, bool wide) {
   constexpr int W = kPack<T>;
   CHIMERA_DYNAMIC_SHARED(float, shared);
@@ -157,8 +157,8 @@ bool wide_rows(Index C) {
 }  // namespace
 
 template <class T>
-void layernorm_forward(T* y, float* mean, float* rstd, const T* x, const float* gain,
-                       const float* bias, float epsilon, Index R, Index C, cudaStream_t stream) {
+void layernorm_forward(T* y, float* mean, float* rstd, const T* x, const T* gain, const T* bias,
+                       float epsilon, Index R, Index C, cudaStream_t stream) {
   if (R == 0) return;
   const Rows rows = plan_rows(C);
   launch(layernorm_forward_kernel<T>, blocks_for(R, rows.warps),
@@ -168,7 +168,7 @@ void layernorm_forward(T* y, float* mean, float* rstd, const T* x, const float* 
 
 template <class T>
 void layernorm_backward_input(T* dx, const float* mean, const float* rstd, const T* dy, const T* x,
-                              const float* gain, bool add, Index R, Index C, cudaStream_t stream) {
+                              const T* gain, bool add, Index R, Index C, cudaStream_t stream) {
   if (R == 0) return;
   const Rows rows = plan_rows(2 * C);
   launch(layernorm_backward_input_kernel<T>, blocks_for(R, rows.warps),
@@ -177,10 +177,10 @@ void layernorm_backward_input(T* dx, const float* mean, const float* rstd, const
 }
 
 #define CHIMERA_LAYERNORM(T)                                                                    \
-  template void layernorm_forward<T>(T*, float*, float*, const T*, const float*, const float*,  \
-                                     float, Index, Index, cudaStream_t);                        \
+  template void layernorm_forward<T>(T*, float*, float*, const T*, const T*, const T*, float,   \
+                                     Index, Index, cudaStream_t);                               \
   template void layernorm_backward_input<T>(T*, const float*, const float*, const T*, const T*, \
-                                            const float*, bool, Index, Index, cudaStream_t);
+                                            const T*, bool, Index, Index, cudaStream_t);
 CHIMERA_LAYERNORM(float)
 CHIMERA_LAYERNORM(__nv_bfloat16)
 CHIMERA_LAYERNORM(__half)

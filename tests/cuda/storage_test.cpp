@@ -71,8 +71,9 @@ Results run_all(CudaDevice& device, Index C, float probability) {
   dropout_add<T>(y.get(), nullptr, d.get(), mask, kB, kT * C, stream);
   keep(y);
 
-  const auto mean = statistics(kR, 1), rstd = statistics(kR, 1), gain = statistics(C, 4),
-             bias = statistics(C, 5), dgain = statistics(C, 6), dbias = statistics(C, 7);
+  const auto gain = floats(C, 4), bias = floats(C, 5);
+  const auto mean = statistics(kR, 1), rstd = statistics(kR, 1), dgain = statistics(C, 6),
+             dbias = statistics(C, 7);
   layernorm_forward(y.get(), mean.get(), rstd.get(), x.get(), gain.get(), bias.get(), 1e-5f, kR, C,
                     stream);
   keep(y);
