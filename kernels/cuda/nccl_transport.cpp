@@ -320,6 +320,9 @@ class NcclSums final : public NcclCommunicator {
   NcclSums(NcclJob& job, std::unique_ptr<Communicator> host, CudaDevice& device,
            const DeviceTransportSettings& settings)
       : NcclCommunicator(job, std::move(host), device, settings) {}
+  ~NcclSums() override {
+    if (log_.any_open()) job_.end(nullptr);
+  }
   std::unique_ptr<Communicator> second_endpoint() override {
     Fail("a second endpoint has no second endpoint");
   }
@@ -365,7 +368,7 @@ class NcclMessages final : public NcclCommunicator {
   }
   ~NcclMessages() override {
     try {
-      if (std::uncaught_exceptions() > 0) job_.end(nullptr);
+      if (std::uncaught_exceptions() > 0 || log_.any_open()) job_.end(nullptr);
       synchronize("the end of the messages");
     } catch (...) {
       job_.end(std::current_exception());

@@ -40,6 +40,7 @@ class StagedCommunicator final : public DeviceCommunicator {
         pool_(device),
         thread_([this] { post_what_is_ready(); }) {}
   ~StagedCommunicator() override {
+    StagedCommunicator::abandon();
     stop();
     try {
       device().synchronize();

@@ -62,6 +62,10 @@ class CopiesCommunicator final : public DeviceCommunicator {
         parcels_(parcels_of(this->host())),
         idle_(static_cast<std::size_t>(2 * size())) {}
 
+  ~CopiesCommunicator() override {
+    if (!active_.empty()) CopiesCommunicator::abandon();  // the hub knows their parcels
+  }
+
   std::string transport() const override { return "device copies"; }
   Request send_start(int peer, int channel, std::span<const std::byte> bytes) override {
     return start(peer, 0, const_cast<std::byte*>(bytes.data()), [&](Parcel& parcel) {
