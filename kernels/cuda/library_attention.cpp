@@ -16,12 +16,20 @@ const char* name(AttentionPass pass) {
 }  // namespace
 
 LibraryAttention::LibraryAttention(cudaStream_t stream, CudaChoice choice, TwoWays& ways)
-    : stream_(stream), choice_(choice), ways_(&ways), workspace_(stream) {
+    : choice_(choice), ways_(&ways), workspace_(stream) {
   if (choice == CudaChoice::Own) return;
   library_ = find_cudnn_attention(stream, reason_);
   if (library_ == nullptr && choice == CudaChoice::Library)
     log_warning("GPU: attention by our own kernels; cuDNN: ", reason_);
 }
+LibraryAttention::LibraryAttention(cudaStream_t stream, CudaChoice choice, TwoWays& ways,
+                                   std::unique_ptr<CudnnAttention> library,
+                                   const std::string& reason)
+    : choice_(choice),
+      ways_(&ways),
+      library_(std::move(library)),
+      reason_(reason),
+      workspace_(stream) {}
 
 bool LibraryAttention::prepare(const AttentionCase& c, AttentionPass pass, void*& workspace) {
   const std::pair key{c, pass};
@@ -48,7 +56,7 @@ bool LibraryAttention::prepare(const AttentionCase& c, AttentionPass pass, void*
 bool LibraryAttention::cudnn_forward(Tensor out, Tensor lse, Tensor qkv, Index H) {
   const AttentionCase c = case_of(qkv, H);
   void* workspace = nullptr;
-  if (!aligned(out) || !aligned(lse) || !aligned(qkv)) return false;
+  if (lse.empty() || !aligned(out) || !aligned(lse) || !aligned(qkv)) return false;
   if (!prepare(c, AttentionPass::Forward, workspace)) return false;
   library_->forward(c, out.raw(), lse.f32(), qkv.raw(), workspace);
   return true;

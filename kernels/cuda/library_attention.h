@@ -14,6 +14,9 @@ class LibraryAttention {
  public:
   // Looks for cuDNN unless `choice` is Own.
   LibraryAttention(cudaStream_t stream, CudaChoice choice, TwoWays& ways);
+  // With a library, or none for that reason.
+  LibraryAttention(cudaStream_t stream, CudaChoice choice, TwoWays& ways,
+                   std::unique_ptr<CudnnAttention> library, const std::string& reason);
 
   // Shapes are checked before; `ours` computes it by our kernels. masked: there is dropout.
   template <class Ours>
@@ -50,7 +53,6 @@ class LibraryAttention {
   bool cudnn_forward(Tensor out, Tensor lse, Tensor qkv, Index H);
   bool cudnn_backward(Tensor dqkv, Tensor dout, Tensor out, Tensor lse, Tensor qkv, Index H);
 
-  cudaStream_t stream_;
   CudaChoice choice_;
   TwoWays* ways_;
   std::unique_ptr<CudnnAttention> library_;
