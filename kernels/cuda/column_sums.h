@@ -15,6 +15,7 @@ constexpr int kSumWarps = 8;       // of a block; warp w takes rows w, w + 8, ..
 constexpr Index kMaxChunks = 128;  // enough blocks for any device, few enough to add quickly
 constexpr Index kMinChunkRows = 32;
 constexpr int kSumThreads = kSumWarps * kWarp;
+constexpr int kAddWarps = 16;  // of a block that adds chunks
 
 inline Index chunk_rows(Index R) { return std::max(kMinChunkRows, ceil_div(R, kMaxChunks)); }
 
@@ -56,25 +57,35 @@ __global__ void __launch_bounds__(kSumThreads)
   }
 }
 
-// out_n (C) += the chunks of partial, a block per 32 columns.
+// out_n (C) += the chunks of partial (chunks, N, C), a block per 32 columns: warp w adds the chunks
+// w, w + kAddWarps, ..., then the warps are added.
 template <int N>
-__global__ void __launch_bounds__(kSumThreads)
+__global__ void __launch_bounds__(kAddWarps* kWarp)
     add_chunks_kernel(float* out0, float* out1, const float* partial, Index chunks, Index C) {
-  __shared__ float sums[kSumWarps][kWarp];
+  __shared__ float sums[kAddWarps][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp,
             warp = static_cast<int>(threadIdx.x) / kWarp;
   const Index c = static_cast<Index>(blockIdx.x) * kWarp + lane;
   const Index n = blockIdx.y;
   float sum = 0;
-  if (c < C)
-    for (Index chunk = warp; chunk < chunks; chunk += kSumWarps)
+  if (c < C) {
+#pragma unroll 8
+    for (Index chunk = warp; chunk < chunks; chunk += kAddWarps)
       sum += partial[(chunk * N + n) * C + c];
+  }
   sums[warp][lane] = sum;
   __syncthreads();
   if (warp > 0 || c >= C) return;
   float total = 0;
-  for (int w = 0; w < kSumWarps; ++w) total += sums[w][lane];
+  for (int w = 0; w < kAddWarps; ++w) total += sums[w][lane];
   (n == 0 ? out0 : out1)[c] += total;
+}
+
+template <int N>
+void add_chunks(float* out0, float* out1, const float* partial, Index chunks, Index C,
+                cudaStream_t stream) {
+  launch(add_chunks_kernel<N>, dim3(blocks_for(C, kWarp), N), kAddWarps * kWarp, 0, stream, out0,
+         out1, partial, chunks, C);
 }
 
 // out0 (and out1 where N is 2) += column sums of the terms.
@@ -86,8 +97,7 @@ void add_column_sums(float* out0, float* out1, const Terms& terms, Index R, Inde
   launch(chunk_sums_kernel<W, N, Terms>,
          dim3(blocks_for(C, kWarp * W), static_cast<unsigned>(chunks)), kSumThreads, 0, stream,
          partial, terms, R, C, rows, wide);
-  launch(add_chunks_kernel<N>, dim3(blocks_for(C, kWarp), N), kSumThreads, 0, stream, out0, out1,
-         partial, chunks, C);
+  add_chunks<N>(out0, out1, partial, chunks, C, stream);
 }
 
 }  // namespace

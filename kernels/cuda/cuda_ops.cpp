@@ -132,6 +132,34 @@ class CudaOpsImpl final : public CudaOps {
     });
   }
 
+  void residual_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor out, Tensor residual,
+                                  Tensor branch, Tensor gain, Tensor bias, float epsilon,
+                                  const Dropout& dropout) override {
+    const Mask mask = contract::residual_forward(out, residual, branch, dropout).mask;
+    const auto [R, C] = contract::layernorm_forward(y, mean, rstd, out, gain, bias);
+    if (mask.threshold != 0 && C % 4 != 0)  // random numbers come in fours
+      return Ops::residual_layernorm_forward(y, mean, rstd, out, residual, branch, gain, bias,
+                                             epsilon, dropout);
+    activate();
+    for_storage(out.type(), [&, R = R, C = C](auto at) {
+      cuda::residual_layernorm_forward(at(y), mean.f32(), rstd.f32(), at(out), at(residual),
+                                       at(branch), at(gain), at(bias), epsilon, mask, branch.dim(1),
+                                       R, C, stream_);
+    });
+  }
+  void layernorm_backward(Tensor dx, Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
+                          Tensor dy, Tensor x, Tensor gain, Write mode) override {
+    const auto [R, C] = contract::layernorm_backward_input(dx, mean, rstd, dy, x, gain);
+    contract::layernorm_backward_weight(dgain, dbias, mean, rstd, dy, x);
+    activate();
+    for_storage(x.type(), [&, R = R, C = C](auto at) {
+      if (C > kMostFusedColumns<typename decltype(at)::Type>)
+        return Ops::layernorm_backward(dx, dgain, dbias, mean, rstd, dy, x, gain, mode);
+      cuda::layernorm_backward(at(dx), dgain.f32(), dbias.f32(), mean.f32(), rstd.f32(), at(dy),
+                               at(x), at(gain), mode == Write::Add, R, C, scratch_, stream_);
+    });
+  }
+
   void gelu_forward(Tensor y, Tensor x) override {
     contract::gelu_forward(y, x);
     activate();

@@ -41,6 +41,20 @@ void gelu_backward(T* dx, const T* dy, const T* x, Index n, cudaStream_t stream)
 template <class T>
 void layernorm_forward(T* y, float* mean, float* rstd, const T* x, const T* gain, const T* bias,
                        float epsilon, Index R, Index C, cudaStream_t stream);
+// out = residual + mask * branch, normalised; `tokens` rows of C numbers make a sample. C is a
+// multiple of 4, or there is no mask.
+template <class T>
+void residual_layernorm_forward(T* y, float* mean, float* rstd, T* out, const T* residual,
+                                const T* branch, const T* gain, const T* bias, float epsilon,
+                                const Mask& mask, Index tokens, Index R, Index C,
+                                cudaStream_t stream);
+// All gradients in one pass, for rows of at most kMostFusedColumns<T> numbers.
+template <class T>
+inline constexpr Index kMostFusedColumns = 512 * kPackBytes / Index{sizeof(T)};
+template <class T>
+void layernorm_backward(T* dx, float* dgain, float* dbias, const float* mean, const float* rstd,
+                        const T* dy, const T* x, const T* gain, bool add, Index R, Index C,
+                        Scratch& scratch, cudaStream_t stream);
 template <class T>
 void layernorm_backward_input(T* dx, const float* mean, const float* rstd, const T* dy, const T* x,
                               const T* gain, bool add, Index R, Index C, cudaStream_t stream);

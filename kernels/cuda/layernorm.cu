@@ -1,76 +1,108 @@
-// Layer normalisation, forward and the input's gradient: a warp per row. What a lane needs again
-// lies in shared memory, each lane its own numbers (no barrier), so that a row is read once; rows
-// too long for that are read again. The variance is summed around the mean, as on the CPU.
+// Layer normalisation, forward, alone or of a sum with a residual: a warp per row, which stays in
+// registers, so that it is read once; rows too long for that are read again. The variance is summed
+// around the mean, as on the CPU.
 #include "kernels.h"
 #include "packed.h"
+#include "philox.h"
 #include "reduce.h"
 
 namespace chimera::cuda {
 namespace {
 
-constexpr int kMaxWarps = 4;               // rows of a block
-constexpr Index kSharedBytes = 48 * 1024;  // every device gives a block this much
-constexpr int kMaxThreads = kMaxWarps * kWarp;
+constexpr int kRowWarps = 4;  // rows of a block
+constexpr int kRowThreads = kRowWarps * kWarp;
 
-// How rows are spread over blocks. cached: a row's numbers are kept in shared memory.
-struct Rows {
-  int warps;
-  bool cached;
-  std::size_t shared_bytes;
-};
-Rows plan_rows(Index floats_per_row) {
-  const Index bytes = floats_per_row * Index{sizeof(float)};
-  for (int warps = kMaxWarps; warps > 0; warps /= 2)
-    if (warps * bytes <= kSharedBytes)
-      return {warps, true, static_cast<std::size_t>(warps * bytes)};
-  return {kMaxWarps, false, 0};
-}
-
-struct Row {
-  Index index;  // of the row
-  int lane;
-  float* cache;  // of this row
-};
-// `per_row`: floats that a row caches.
-__device__ Row this_row(float* shared, Index per_row) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  return {static_cast<Index>(blockIdx.x) * (blockDim.x / kWarp) + warp,
-          static_cast<int>(threadIdx.x) % kWarp, shared + warp * per_row};
-}
-
+// Where a row comes from: read() gives a pack of row r from column c on, again() the same later.
 template <class T>
-__global__ void __launch_bounds__(kMaxThreads)
-    layernorm_forward_kernel(T* y, float* mean, float* rstd, const T* x, const T* gain,
-                             const T* bias, float epsilon, Index R, Index C, bool cached,
-                             bool wide) {
+struct Plain {
+  const T* x;
+  Index C;
+  __device__ void read(float (&v)[kPack<T>], Index r, Index c, Extent extent) const {
+    load(v, x + r * C + c, extent);
+  }
+  __device__ void again(float (&v)[kPack<T>], Index r, Index c, Extent extent) const {
+    read(v, r, c, extent);
+  }
+};
+
+// residual + mask * branch, which read() stores; what is normalised is what was stored.
+template <class T, bool kDropout>
+struct Sum {
+  T* out;
+  const T *residual, *branch;
+  Mask mask;
+  Index tokens, C;
+  __device__ void read(float (&v)[kPack<T>], Index r, Index c, Extent extent) const {
+    constexpr int W = kPack<T>;
+    const Index at = r * C + c;
+    float b[W];
+    load(b, branch + at, extent);
+    load(v, residual + at, extent);
+    if constexpr (kDropout) {
+      float keep[W];
+      keep_scales(keep, static_cast<std::uint64_t>(r % tokens * C + c),
+                  static_cast<std::uint64_t>(mask.first_sample + r / tokens), mask);
+#pragma unroll
+      for (int k = 0; k < W; ++k) b[k] *= keep[k];
+    }
+    T sum[W];
+#pragma unroll
+    for (int k = 0; k < W; ++k) {
+      sum[k] = from_float<T>(v[k] + b[k]);
+      v[k] = to_float(sum[k]);
+    }
+    store_as(out + at, sum, extent);
+  }
+  __device__ void again(float (&v)[kPack<T>], Index r, Index c, Extent extent) const {
+    load(v, out + r * C + c, extent);
+  }
+};
+
+// kPacks: packs of a lane that are kept; 0: none, rows of any length.
+template <class T, int kPacks, class Source>
+__global__ void __launch_bounds__(kRowThreads)
+    layernorm_forward_kernel(T* y, float* mean, float* rstd, Source source, const T* gain,
+                             const T* bias, float epsilon, Index R, Index C, bool wide) {
   constexpr int W = kPack<T>;
-  CHIMERA_DYNAMIC_SHARED(float, shared);
-  const Row row = this_row(shared, C);
-  if (row.index >= R) return;
-  const T* from = x + row.index * C;
-  const auto for_packs = [&](const auto& body) {
-    for (Index c = row.lane * W; c < C; c += kWarp * W) body(c, extent_of(C - c, wide));
-  };
-  const auto reload = [&](float(&v)[W], Index c, Extent extent) {
-    if (cached)
-      load(v, row.cache + c, extent);
-    else
-      load(v, from + c, extent);
+  constexpr bool kKept = kPacks > 0;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const Index r =
+      static_cast<Index>(blockIdx.x) * kRowWarps + static_cast<int>(threadIdx.x) / kWarp;
+  if (r >= R) return;
+  float kept[kKept ? kPacks : 1][W];
+  // body(v, c, extent) on every pack of the lane.
+  const auto for_packs = [&](bool first, const auto& body) {
+    if constexpr (kKept) {
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        const Index c = (p * kWarp + lane) * W;
+        if (first) source.read(kept[p], r, c, extent_of(C - c, wide));
+      }
+#pragma unroll
+      for (int p = 0; p < kPacks; ++p) {
+        const Index c = (p * kWarp + lane) * W;
+        if (c < C) body(kept[p], c, extent_of(C - c, wide));
+      }
+    } else {
+      for (Index c = lane * W; c < C; c += kWarp * W) {
+        const Extent extent = extent_of(C - c, wide);
+        if (first)
+          source.read(kept[0], r, c, extent);
+        else
+          source.again(kept[0], r, c, extent);
+        body(kept[0], c, extent);
+      }
+    }
   };
   float sum = 0;
-  for_packs([&](Index c, Extent extent) {
-    float v[W];
-    load(v, from + c, extent);
-    if (cached) store(row.cache + c, v, extent);
+  for_packs(true, [&](const float(&v)[W], Index, Extent) {
 #pragma unroll
     for (int k = 0; k < W; ++k) sum += v[k];
   });
   const float inverse = 1.0f / static_cast<float>(C);
   const float m = warp_sum(sum) * inverse;
   float squares = 0;
-  for_packs([&](Index c, Extent extent) {
-    float v[W];
-    reload(v, c, extent);
+  for_packs(false, [&](const float(&v)[W], Index, Extent extent) {
 #pragma unroll
     for (int k = 0; k < W; ++k) {
       const float d = k < extent.count ? v[k] - m : 0.0f;
@@ -78,80 +110,33 @@ __global__ void __launch_bounds__(kMaxThreads)
     }
   });
   const float s = 1.0f / sqrtf(warp_sum(squares) * inverse + epsilon);
-  for_packs([&](Index c, Extent extent) {
-    float v[W], g[W], b[W];
-    reload(v, c, extent);
+  for_packs(false, [&](const float(&v)[W], Index c, Extent extent) {
+    float g[W], b[W];
     load(g, gain + c, extent);
     load(b, bias + c, extent);
 #pragma unroll
-    for (int k = 0; k < W; ++k) v[k] = (v[k] - m) * s * g[k] + b[k];
-    store(y + row.index * C + c, v, extent);
+    for (int k = 0; k < W; ++k) b[k] = (v[k] - m) * s * g[k] + b[k];
+    store(y + r * C + c, b, extent);
   });
-  if (row.lane == 0) {
-    mean[row.index] = m;
-    rstd[row.index] = s;
+  if (lane == 0) {
+    mean[r] = m;
+    rstd[r] = s;
   }
 }
 
-// The cache holds g = dy * gain, then xhat.
-template <class T>
-__global__ void __launch_bounds__(kMaxThreads)
-    layernorm_backward_input_kernel(T* dx, const float* mean, const float* rstd, const T* dy,
-                                    const T* x, const T* gain, bool add, Index R, Index C,
-                                    bool cached, bool wide) {
+// Lanes keep 16, 32 or 64 numbers of a row; beyond 2,048 columns none.
+template <class T, class Source>
+void normalise(T* y, float* mean, float* rstd, const Source& source, const T* gain, const T* bias,
+               float epsilon, Index R, Index C, bool rows_aligned, cudaStream_t stream) {
+  if (R == 0) return;
   constexpr int W = kPack<T>;
-  CHIMERA_DYNAMIC_SHARED(float, shared);
-  const Row row = this_row(shared, 2 * C);
-  if (row.index >= R) return;
-  const float m = mean[row.index], s = rstd[row.index];
-  const auto compute = [&](float(&g)[W], float(&xhat)[W], Index c, Extent extent) {
-    float w[W];
-    load(g, dy + row.index * C + c, extent);
-    load(w, gain + c, extent);
-    load(xhat, x + row.index * C + c, extent);
-#pragma unroll
-    for (int k = 0; k < W; ++k) {
-      g[k] *= w[k];
-      xhat[k] = (xhat[k] - m) * s;
-    }
-  };
-  float g_sum = 0, projection_sum = 0;
-  for (Index c = row.lane * W; c < C; c += kWarp * W) {
-    const Extent extent = extent_of(C - c, wide);
-    float g[W], xhat[W];
-    compute(g, xhat, c, extent);
-    if (cached) {
-      store(row.cache + c, g, extent);
-      store(row.cache + C + c, xhat, extent);
-    }
-#pragma unroll
-    for (int k = 0; k < W; ++k) {  // g is 0 beyond the end of the row
-      g_sum += g[k];
-      projection_sum += g[k] * xhat[k];
-    }
-  }
-  const float inverse = 1.0f / static_cast<float>(C);
-  const float average = warp_sum(g_sum) * inverse, projection = warp_sum(projection_sum) * inverse;
-  for (Index c = row.lane * W; c < C; c += kWarp * W) {
-    const Extent extent = extent_of(C - c, wide);
-    float g[W], xhat[W], d[W] = {};
-    if (cached) {
-      load(g, row.cache + c, extent);
-      load(xhat, row.cache + C + c, extent);
-    } else {
-      compute(g, xhat, c, extent);
-    }
-    T* to = dx + row.index * C + c;
-    if (add) load(d, to, extent);
-#pragma unroll
-    for (int k = 0; k < W; ++k) d[k] += (g[k] - average - xhat[k] * projection) * s;
-    store(to, d, extent);
-  }
-}
-
-template <class T>
-bool wide_rows(Index C) {
-  return C % kPack<T> == 0;
+  const bool wide = C % W == 0 && rows_aligned && aligned(y, gain, bias);
+  const auto kernel = C <= 16 * kWarp   ? layernorm_forward_kernel<T, 16 / W, Source>
+                      : C <= 32 * kWarp ? layernorm_forward_kernel<T, 32 / W, Source>
+                      : C <= 64 * kWarp ? layernorm_forward_kernel<T, 64 / W, Source>
+                                        : layernorm_forward_kernel<T, 0, Source>;
+  launch(kernel, blocks_for(R, kRowWarps), kRowThreads, 0, stream, y, mean, rstd, source, gain,
+         bias, epsilon, R, C, wide);
 }
 
 }  // namespace
@@ -159,28 +144,29 @@ bool wide_rows(Index C) {
 template <class T>
 void layernorm_forward(T* y, float* mean, float* rstd, const T* x, const T* gain, const T* bias,
                        float epsilon, Index R, Index C, cudaStream_t stream) {
-  if (R == 0) return;
-  const Rows rows = plan_rows(C);
-  launch(layernorm_forward_kernel<T>, blocks_for(R, rows.warps),
-         static_cast<unsigned>(rows.warps * kWarp), rows.shared_bytes, stream, y, mean, rstd, x,
-         gain, bias, epsilon, R, C, rows.cached, wide_rows<T>(C) && aligned(y, x, gain, bias));
+  normalise(y, mean, rstd, Plain<T>{x, C}, gain, bias, epsilon, R, C, aligned(x), stream);
 }
 
 template <class T>
-void layernorm_backward_input(T* dx, const float* mean, const float* rstd, const T* dy, const T* x,
-                              const T* gain, bool add, Index R, Index C, cudaStream_t stream) {
-  if (R == 0) return;
-  const Rows rows = plan_rows(2 * C);
-  launch(layernorm_backward_input_kernel<T>, blocks_for(R, rows.warps),
-         static_cast<unsigned>(rows.warps * kWarp), rows.shared_bytes, stream, dx, mean, rstd, dy,
-         x, gain, add, R, C, rows.cached, wide_rows<T>(C) && aligned(dx, dy, x, gain));
+void residual_layernorm_forward(T* y, float* mean, float* rstd, T* out, const T* residual,
+                                const T* branch, const T* gain, const T* bias, float epsilon,
+                                const Mask& mask, Index tokens, Index R, Index C,
+                                cudaStream_t stream) {
+  const bool wide = aligned(out, residual, branch);
+  if (mask.threshold != 0)
+    normalise(y, mean, rstd, Sum<T, true>{out, residual, branch, mask, tokens, C}, gain, bias,
+              epsilon, R, C, wide, stream);
+  else
+    normalise(y, mean, rstd, Sum<T, false>{out, residual, branch, mask, tokens, C}, gain, bias,
+              epsilon, R, C, wide, stream);
 }
 
-#define CHIMERA_LAYERNORM(T)                                                                    \
-  template void layernorm_forward<T>(T*, float*, float*, const T*, const T*, const T*, float,   \
-                                     Index, Index, cudaStream_t);                               \
-  template void layernorm_backward_input<T>(T*, const float*, const float*, const T*, const T*, \
-                                            const T*, bool, Index, Index, cudaStream_t);
+#define CHIMERA_LAYERNORM(T)                                                                  \
+  template void layernorm_forward<T>(T*, float*, float*, const T*, const T*, const T*, float, \
+                                     Index, Index, cudaStream_t);                             \
+  template void residual_layernorm_forward<T>(T*, float*, float*, T*, const T*, const T*,     \
+                                              const T*, const T*, float, const Mask&, Index,  \
+                                              Index, Index, cudaStream_t);
 CHIMERA_LAYERNORM(float)
 CHIMERA_LAYERNORM(__nv_bfloat16)
 CHIMERA_LAYERNORM(__half)
