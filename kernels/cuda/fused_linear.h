@@ -29,15 +29,18 @@ class FusedLinear {
   template <class Apart>
   void backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy, const Apart& apart) {
     const PairCase c{Pair::BackwardWeight, x.type(), x.dim(0), x.dim(1), dy.dim(1), 0};
-    const Aside aside(ways_->decided(c) ? 0 : dw.bytes() + dbias.bytes());
-    const bool room = ways_->decided(c) || aside.get() != nullptr;
-    const Tensor dw_aside(aside.get(), DType::F32, {dw.dim(0), dw.dim(1)});
-    const Tensor dbias_aside(static_cast<float*>(aside.get()) + dw.size(), DType::F32,
-                             {dbias.dim(0)});
-    const bool wins = room && ways_->library_wins(
-                                  c, [&] { return fused_weight(dw_aside, dbias_aside, x, dy); },
-                                  [&] { return apart(dw_aside, dbias_aside), true; });
-    if (!wins || !fused_weight(dw, dbias, x, dy)) apart(dw, dbias);
+    std::optional<bool> wins = ways_->decided(c);
+    if (!wins && !capturing(stream_)) {
+      const Aside aside(dw.bytes() + dbias.bytes());
+      if (auto* memory = static_cast<float*>(aside.get())) {
+        const Tensor dw_aside(memory, DType::F32, {dw.dim(0), dw.dim(1)}),
+            dbias_aside(memory + dw.size(), DType::F32, {dbias.dim(0)});
+        wins = ways_->library_wins(
+            c, [&] { return fused_weight(dw_aside, dbias_aside, x, dy); },
+            [&] { return apart(dw_aside, dbias_aside), true; });
+      }
+    }
+    if (!wins.value_or(false) || !fused_weight(dw, dbias, x, dy)) apart(dw, dbias);
   }
 
  private:

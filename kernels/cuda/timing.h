@@ -59,19 +59,19 @@ class TwoWays {
   TwoWays(cudaStream_t stream, CudaChoice products, CudaChoice attention, Choices& choices)
       : stream_(stream), products_(products), attention_(attention), choices_(&choices) {}
 
-  // Whether the library's way is taken. Asks `library` and `ours` to run when both are to be timed
-  // and never were; while the stream is captured they are not, and ours is taken this once.
-  template <class Library, class Ours>
-  bool library_wins(const PairCase& c, const Library& library, const Ours& ours) {
+  // Whether the library's way is taken; nothing when that is yet to be timed.
+  std::optional<bool> decided(const PairCase& c) const {
     const CudaChoice rule = c.pair < Pair::AttentionForward ? products_ : attention_;
     if (rule != CudaChoice::Fastest) return rule == CudaChoice::Library;
-    if (const auto known = known_.find(c); known != known_.end()) return known->second;
-    return decide(c, std::ref(library), std::ref(ours));
+    const auto known = known_.find(c);
+    return known == known_.end() ? std::nullopt : std::optional(known->second);
   }
-  // Whether library_wins would answer without running anything.
-  bool decided(const PairCase& c) const {
-    const CudaChoice rule = c.pair < Pair::AttentionForward ? products_ : attention_;
-    return rule != CudaChoice::Fastest || known_.contains(c);
+  // The same, running both when they are to be timed. While the stream is captured they are not,
+  // and ours is taken this once.
+  template <class Library, class Ours>
+  bool library_wins(const PairCase& c, const Library& library, const Ours& ours) {
+    if (const auto known = decided(c)) return *known;
+    return decide(c, std::ref(library), std::ref(ours));
   }
   // "attention forward BF16 B 8 H 12 T 1024 head 64: library 0.12 ms, ours 0.31 ms"
   const std::vector<std::string>& lines() const { return lines_; }
