@@ -147,19 +147,19 @@ void OrderedSum::all_reduce(std::span<float* const> mine, float* result, float* 
   wait(what);
 }
 
-void OrderedSum::all_gather(float* values, std::string_view what) {
+void OrderedSum::all_gather(std::byte* values, Index width, std::string_view what) {
   ENSURE(!started_, "a gather within a sum that is not waited for: ", what);
   const int channel = channel_ + Communicator::kChannels;
+  const auto bytes = [&](const Chunk& chunk) {
+    return std::span(values + chunk.first * width, static_cast<std::size_t>(chunk.count * width));
+  };
   const Chunk own = own_chunk();
   for (std::size_t m = 0; m < members_.size(); ++m) {
     if (m == me_) continue;
     const Chunk theirs = chunk_of(m);
     if (theirs.count > 0)
-      requests_.push_back(comm_.recv_start(members_[m], channel,
-                                           writable_bytes_of(values + theirs.first, theirs.count)));
-    if (own.count > 0)
-      requests_.push_back(
-          comm_.send_start(members_[m], channel, bytes_of(values + own.first, own.count)));
+      requests_.push_back(comm_.recv_start(members_[m], channel, bytes(theirs)));
+    if (own.count > 0) requests_.push_back(comm_.send_start(members_[m], channel, bytes(own)));
   }
   wait_for_all(what);
 }

@@ -10,6 +10,7 @@
 #include "chimera/comm/device_transport.h"
 #include "chimera/device/cuda_info.h"
 #include "chimera/ops/cuda_ops.h"
+#include "chimera/ops/narrow_ops.h"
 #include "chimera/train/worker.h"
 #include "chimera/train/world.h"
 #include "memory_check.h"
@@ -117,7 +118,9 @@ DeviceTransport transport_for(const Config& config, const std::string& launch) {
 
 }  // namespace
 
-Backend host_backend() { return {make_host_device(), make_cpu_ops(), nullptr, {}}; }
+Backend host_backend() {
+  return {make_host_device(), make_narrow_ops(make_cpu_ops()), nullptr, {}};
+}
 Backend planning_backend() { return {make_planning_device(), make_cpu_ops(), nullptr, {}}; }
 
 bool wants_gpu(const Config& config) {

@@ -1,10 +1,12 @@
 #include "chimera/train/checkpointing.h"
 
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "chimera/base/log.h"
+#include "chimera/tensor/half.h"
 
 namespace chimera::train {
 namespace {
@@ -57,72 +59,100 @@ std::vector<std::string> gather_records(Communicator& comm, int writers, const s
   return records;
 }
 
-// Both moments of a stage whose optimizer state is sharded, whole, on the worker that counts it.
-struct WholeMoments {
-  std::vector<float> m, v;
+// What the optimizer keeps of a stage, as far as it is sharded: both moments, then the master where
+// there is one.
+std::vector<Flat> sharded_state(const HeldStage& held) {
+  std::vector<Flat> state;
+  if (held.sharded()) state = {held.m(), held.v()};
+  if (held.sharded() && held.has_master()) state.push_back(held.master());
+  return state;
+}
+
+// In host memory, on the worker that counts the stage: that state, whole, by stage; and weights of
+// older versions in fp32, where they are of 16 bits.
+struct HostState {
+  std::map<int, std::vector<std::vector<float>>> sharded;
+  std::deque<std::vector<float>> widened;
 };
 
 // Called by every worker: each holder sends its shard to the one that counts the stage.
-std::map<int, WholeMoments> gather_moments(Worker& worker) {
+HostState gather_state(Worker& worker) {
   Communicator& comm = worker.comm();
-  std::map<int, WholeMoments> whole;
+  HostState whole;
   for (auto& [id, held] : worker.held()) {
     if (!held.sharded()) continue;
-    const auto own = [&, count = held.shard().count](Flat moment) {
-      HostCopy copy(worker.device(), Tensor(moment.base, DType::F32, {count}));
+    const std::vector<Flat> state = sharded_state(held);
+    const auto own = [&, count = held.shard().count](Flat part) {
+      HostCopy copy(worker.device(), Tensor(part.base, DType::F32, {count}));
       copy.load();
       return copy;
     };
     if (!held.counts()) {
-      for (const Flat moment : {held.m(), held.v()})
-        comm.send(held.counting_rank(), kChannel, bytes_of(own(moment).here()),
-                  "a shard of Adam's moments");
+      for (const Flat& part : state)
+        comm.send(held.counting_rank(), kChannel, bytes_of(own(part).here()),
+                  "a shard of the optimizer's state");
       continue;
     }
-    WholeMoments& all = whole[id];
     const Index total = held.params().layout.bytes() / size_of(DType::F32);
-    for (auto* moment : {&all.m, &all.v}) moment->resize(static_cast<std::size_t>(total));
+    auto& all = whole.sharded[id];
+    all.assign(state.size(), std::vector<float>(static_cast<std::size_t>(total)));
     const std::vector<int>& members = held.members();
     const std::vector<Index> borders = plan::shard_borders(held.params(), std::ssize(members));
     for (std::size_t i = 0; i < members.size(); ++i) {
       const optim::Shard shard{borders[i], borders[i + 1] - borders[i]};
-      for (const bool first : {true, false}) {
-        const Tensor into((first ? all.m : all.v).data() + shard.first, DType::F32, {shard.count});
+      for (std::size_t part = 0; part < state.size(); ++part) {
+        const Tensor into(all[part].data() + shard.first, DType::F32, {shard.count});
         if (members[i] == comm.rank())
-          std::ranges::copy(bytes_of(own(first ? held.m() : held.v()).here()),
-                            bytes_of(into).begin());
+          std::ranges::copy(bytes_of(own(state[part]).here()), bytes_of(into).begin());
         else
-          comm.recv(members[i], kChannel, bytes_of(into), "a shard of Adam's moments");
+          comm.recv(members[i], kChannel, bytes_of(into), "a shard of the optimizer's state");
       }
     }
   }
   return whole;
 }
 
+Tensor widened_on_host(Worker& worker, const Tensor& weight, Region region, HostState& host) {
+  HostCopy copy(worker.device(), weight);
+  copy.load();
+  std::vector<float>& values = host.widened.emplace_back(static_cast<std::size_t>(weight.size()));
+  widen(values.data(), copy.here());
+  region.offset = 0;
+  return Flat{reinterpret_cast<std::byte*>(values.data())}.at(region);
+}
+
 std::string version_name(Index back, const std::string& name) {
   return concat("version.", back, ".", name);
 }
 
-// `whole` holds the moments of sharded stages, and outlives the tensors.
-std::vector<NamedTensor> counted_tensors(Worker& worker, std::map<int, WholeMoments>& whole) {
+// A parameter of the checkpoint is fp32: the weight, or what it is the rounding of. `host` holds
+// what is not on the worker's device as it is written, and outlives the tensors.
+std::vector<NamedTensor> counted_tensors(Worker& worker, HostState& host) {
   std::vector<NamedTensor> tensors;
   for (auto& [id, held] : worker.held()) {
     if (!held.counts()) continue;
+    const bool narrow = held.has_master();
+    Device* const device = &worker.device();
+    const auto in_shards = [&, stage = id](std::size_t part) {
+      return Flat{reinterpret_cast<std::byte*>(host.sharded.at(stage).at(part).data())};
+    };
+    Device* const state_device = held.sharded() ? nullptr : device;
+    const Flat m = held.sharded() ? in_shards(0) : held.m(),
+               v = held.sharded() ? in_shards(1) : held.v();
+    const Flat weights = !narrow          ? held.weights(held.newest())
+                         : held.sharded() ? in_shards(2)
+                                          : held.master();
     for (const nn::Parameter& p : held.params().parameters) {
-      Device* const device = &worker.device();
-      Device* moments = device;
-      Flat m = held.m(), v = held.v();
-      if (held.sharded()) {
-        moments = nullptr;
-        m = {reinterpret_cast<std::byte*>(whole.at(id).m.data())};
-        v = {reinterpret_cast<std::byte*>(whole.at(id).v.data())};
+      tensors.push_back(
+          {p.name, weights.at(p.region), Kind::Weight, narrow ? state_device : device});
+      tensors.push_back({"adam.m." + p.name, m.at(p.region), Kind::Moment, state_device});
+      tensors.push_back({"adam.v." + p.name, v.at(p.region), Kind::Moment, state_device});
+      for (Index back = 1; back < held.versions(); ++back) {
+        const Tensor old = held.weights(held.newest() - back).at(p.region);
+        const Tensor wide = narrow ? widened_on_host(worker, old, p.region, host) : old;
+        tensors.push_back(
+            {version_name(back, p.name), wide, Kind::Moment, narrow ? nullptr : device});
       }
-      tensors.push_back({p.name, held.weights(held.newest()).at(p.region), Kind::Weight, device});
-      tensors.push_back({"adam.m." + p.name, m.at(p.region), Kind::Moment, moments});
-      tensors.push_back({"adam.v." + p.name, v.at(p.region), Kind::Moment, moments});
-      for (Index back = 1; back < held.versions(); ++back)
-        tensors.push_back({version_name(back, p.name),
-                           held.weights(held.newest() - back).at(p.region), Kind::Moment, device});
     }
   }
   return tensors;
@@ -137,6 +167,17 @@ void read_tensor(const Source& source, const std::string& name, Device& device,
   copy.store();
 }
 
+// The whole tensor in host memory, in fp32.
+template <class Source>
+std::vector<float> read_whole(const Source& source, const std::string& name,
+                              const nn::Parameter& parameter) {
+  std::vector<float> values(static_cast<std::size_t>(parameter.region.size()));
+  Region region = parameter.region;
+  region.offset = 0;
+  source.read(name, Flat{reinterpret_cast<std::byte*>(values.data())}.at(region));
+  return values;
+}
+
 // A whole tensor of the checkpoint, of which this worker keeps a piece.
 void read_piece(const Checkpoint& source, const std::string& name, const Worker::Entry& e,
                 Device& device, const Tensor& destination) {
@@ -147,9 +188,17 @@ void read_piece(const Checkpoint& source, const std::string& name, const Worker:
   };
   if (e.piece.count == region.size())
     return read_tensor(source, name, device, in_shape(destination.raw()));
-  std::vector<float> memory(static_cast<std::size_t>(region.size()));
-  source.read(name, in_shape(memory.data()));
+  if (e.piece.count == 0) return;
+  const std::vector<float> memory = read_whole(source, name, e.parameter);
   device.copy_in(destination.raw(), memory.data() + e.piece.first, destination.bytes());
+}
+
+template <class Source>
+void read_weight(Worker& worker, const Source& source, const Worker::Entry& e) {
+  if (e.weight.type() == DType::F32)
+    read_tensor(source, e.parameter.name, worker.device(), e.weight);
+  else
+    worker.set_weight(e, read_whole(source, e.parameter.name, e.parameter));
 }
 
 // Older weight versions, where the checkpoint has all that this layout keeps.
@@ -161,17 +210,23 @@ void read_versions(Worker& worker, const Checkpoint& source) {
   });
   if (!known) return;
   worker.for_each_parameter([&](const Worker::Entry& e) {
-    for (Index back = 1; back < e.versions; ++back)
-      read_tensor(source, version_name(back, e.parameter.name), worker.device(), e.version(back));
+    for (Index back = 1; back < e.versions; ++back) {
+      const std::string name = version_name(back, e.parameter.name);
+      if (e.weight.type() == DType::F32) {
+        read_tensor(source, name, worker.device(), e.version(back));
+        continue;
+      }
+      HostCopy narrow(worker.device(), e.version(back));
+      round_into(narrow.here(), read_whole(source, name, e.parameter).data());
+      narrow.store();
+    }
   });
   worker.keep_versions();
 }
 
 template <class Source>
 void read_weights_from(Worker& worker, const Source& source) {
-  worker.for_each_parameter([&](const Worker::Entry& e) {
-    read_tensor(source, e.parameter.name, worker.device(), e.weight);
-  });
+  worker.for_each_parameter([&](const Worker::Entry& e) { read_weight(worker, source, e); });
 }
 
 void read_weights(Worker& worker, const std::string& from) {
@@ -211,7 +266,9 @@ void warn_of_differences(const checkpoint::Manifest& stored, const Config& confi
   for (const auto& [section, key] : {std::pair{"data", "seed"},
                                      {"data", "sequence_length"},
                                      {"train", "seed"},
-                                     {"train", "freeze_below"}}) {
+                                     {"train", "freeze_below"},
+                                     {"precision", "compute"},
+                                     {"precision", "stochastic_rounding"}}) {
     if (!before_run.contains(section) || !before_run[section].contains(key)) continue;
     const Json &a = before_run[section][key], &b = this_run[section][key];
     if (a != b) changed += concat(" ", section, ".", key, " ", a.dump(), " -> ", b.dump(), ";");
@@ -239,6 +296,30 @@ void warn_of_differences(const checkpoint::Manifest& stored, const Config& confi
   if (stored.data_fingerprint != now.data_fingerprint)
     log_warning(
         "the training data are not those of the checkpoint: from here on other samples are seen");
+}
+
+// What a worker knows beside its tensors. Skipped steps are not counted by Adam, whatever the
+// precision that goes on.
+Json state_to_json(const Worker& worker, const Config& config) {
+  const optim::LossScale::State s = worker.loss_scale().state();
+  Json state = Json::object();
+  if (config.precision.compute == "fp16" || s.skipped > 0)
+    state["loss_scale"] = {
+        {"scale", s.scale}, {"good_steps", s.good_steps}, {"skipped_steps", s.skipped}};
+  return state;
+}
+
+void restore_state(Worker& worker, const Json& state) {
+  const auto found = state.find("loss_scale");
+  if (found == state.end()) return;
+  const auto number = [&](const char* key) {
+    ENSURE(found->is_object() && found->contains(key) && (*found)[key].is_number(),
+           "the checkpoint's state has no number loss_scale.", key);
+    return (*found)[key];
+  };
+  worker.restore_loss_scale({.scale = number("scale").get<double>(),
+                             .good_steps = number("good_steps").get<Index>(),
+                             .skipped = number("skipped_steps").get<Index>()});
 }
 
 // The checkpoint to resume from, chosen by rank 0; empty for none.
@@ -287,9 +368,9 @@ bool save_checkpoint(Worker& worker, const Config& config, const RunIdentity& id
     if (lead) writer.begin(bytes, writers);
   });
   if (fine) {
-    std::map<int, WholeMoments> whole = gather_moments(worker);
+    HostState host = gather_state(worker);
     fine = together(comm, what, [&] {
-      if (writes) record = writer.write_shard(comm.rank(), writers, counted_tensors(worker, whole));
+      if (writes) record = writer.write_shard(comm.rank(), writers, counted_tensors(worker, host));
     });
   }
   if (fine) {
@@ -303,6 +384,7 @@ bool save_checkpoint(Worker& worker, const Config& config, const RunIdentity& id
       manifest.model = config.model;
       manifest.end_of_text = identity.end_of_text;
       manifest.config = config_to_json(config).dump();
+      manifest.state = state_to_json(worker, config).dump();
       manifest.environment = identity.environment;
       manifest.data_fingerprint = identity.data_fingerprint;
       manifest.tokenizer_fingerprint = identity.tokenizer_fingerprint;
@@ -332,8 +414,9 @@ Resumed load_or_initialize(Worker& worker, const Config& config, const RunIdenti
   const checkpoint::Manifest& manifest = source.manifest();
   check_same_model(manifest.model, config.model, from);
   worker.begin_at(manifest.step);
+  restore_state(worker, parse_json(manifest.state, from + ", \"state\""));
   worker.for_each_parameter([&](const Worker::Entry& e) {
-    read_tensor(source, e.parameter.name, worker.device(), e.weight);
+    read_weight(worker, source, e);
     read_piece(source, "adam.m." + e.parameter.name, e, worker.device(), e.m);
     read_piece(source, "adam.v." + e.parameter.name, e, worker.device(), e.v);
   });

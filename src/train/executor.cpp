@@ -188,6 +188,7 @@ nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Tenant& 
       .dropout_seed = static_cast<std::uint64_t>(config_.train.seed),
       .first_sample = (train ? sample_origin_ : 0) + step * config_.batch() + position_of(in),
       .loss_scale = run.loss_scale};
+  if (train) pass.loss_scale *= static_cast<float>(state_of(step).result.loss_scale);
   // A forward adds gradients at the head alone; touching others would begin their next step.
   const bool adds = in.op == Op::Backward || in.op == Op::BackwardInput ||
                     in.op == Op::BackwardWeight || (in.op == Op::Forward && stage.last());

@@ -26,7 +26,7 @@ class HeldStage::Reduction final : public Background::Job {
     switch (kind) {
       case Collective::AllReduce: sum.all_reduce(mine, mine.front(), scratch, name); break;
       case Collective::ReduceScatter: sum.reduce_scatter(mine, mine.front(), scratch, name); break;
-      case Collective::AllGather: sum.all_gather(weights, name); break;
+      case Collective::AllGather: sum.all_gather(weights.base, size_of(weights.type), name); break;
     }
     device.record(*done, Lane::Reductions);
   }
@@ -37,7 +37,7 @@ class HeldStage::Reduction final : public Background::Job {
   float* scratch;
   Collective kind = Collective::AllReduce;
   std::vector<float*> mine;
-  float* weights = nullptr;
+  Flat weights;
   std::unique_ptr<Mark> ready, done;  // what is summed is there; the result is
 };
 
@@ -46,17 +46,21 @@ HeldStage::HeldStage(Device& device, const schedule::Group& group, const plan::H
     : device_(device),
       id_(bytes.stage),
       params_(std::move(params)),
+      type_(bytes.type),
       copy_(bytes.copy),
+      weight_bytes_(bytes.weights()),
       versions_(bytes.versions),
       gradient_steps_(bytes.gradient_steps),
       counts_(counts),
       sharded_(sharded),
       shard_{0, bytes.copy / size_of(DType::F32)},
-      weights_(device, checked_mul(bytes.copy, bytes.versions)),
+      weights_(device, checked_mul(weight_bytes_, bytes.versions)),
       m_(device, bytes.moments),
       v_(device, bytes.moments) {
+  if (has_master()) master_ = Buffer(device, bytes.master());
   // The padding between tensors is summed and read, too.
-  for (const Buffer* buffer : {&weights_, &m_, &v_}) device.zero(buffer->data(), buffer->bytes());
+  for (const Buffer* buffer : {&weights_, &m_, &v_, &master_})
+    if (buffer->bytes() > 0) device.zero(buffer->data(), buffer->bytes());
   for (const schedule::Holder& holder : group.holders)
     if (holder.worker == worker)
       accumulators_.push_back({holder.pipe, holder.use,
@@ -90,7 +94,7 @@ const std::vector<int>& HeldStage::members() const { return reduction_->sum.memb
 
 Flat HeldStage::weights(Index number) const {
   const Index place = (number % versions_ + versions_) % versions_;
-  return {weights_.data() + place * copy_};
+  return {weights_.data() + place * weight_bytes_, type_};
 }
 
 void HeldStage::begin_at(Index number) {
@@ -100,7 +104,7 @@ void HeldStage::begin_at(Index number) {
 
 void HeldStage::spread_newest() {
   for (Index back = 1; back < versions_; ++back)
-    device_.copy(weights(newest_ - back).base, weights(newest_).base, copy_);
+    device_.copy(weights(newest_ - back).base, weights(newest_).base, weight_bytes_);
 }
 
 float* HeldStage::accumulate(Accumulator& a, Index step) {
@@ -122,7 +126,7 @@ void HeldStage::start(Collective kind, Index step, Background* background) {
   ENSURE(reduction_, "stage ", id_, " has no other holder");
   reduction_->kind = kind;
   if (kind == Collective::AllGather) {
-    reduction_->weights = floats(weights(step + 1).base);
+    reduction_->weights = weights(step + 1);
   } else {
     for (std::size_t i = 0; i < accumulators_.size(); ++i)
       reduction_->mine[i] = accumulate(accumulators_[i], step);
@@ -187,14 +191,21 @@ void HeldStage::sum_squares(Ops& ops, Communicator& comm, int channel, Index ste
   }
 }
 
-void HeldStage::update(Ops& ops, const optim::OptimizerConfig& config, double rate, double clip,
-                       Index step, Index n_layer) {
+Flat HeldStage::begin_update(Index step) {
   const Flat from = weights(step), to = weights(step + 1);
-  if (versions_ > 1) device_.copy(to.base, from.base, copy_);
+  if (versions_ > 1) device_.copy(to.base, from.base, weight_bytes_);
   sum_ = {reinterpret_cast<std::byte*>(accumulate(accumulators_.front(), step))};
-  optim::adamw_step(ops, update_, params_, {to, sum_, m(), v(), {}}, config,
-                    {.rate = rate, .grad_scale = clip, .t = step + 1}, n_layer, shard_);
   newest_ = step + 1;
+  return to;
 }
+
+void HeldStage::update(Ops& ops, const optim::OptimizerConfig& config,
+                       const optim::StepNumbers& numbers, Index step, Index n_layer) {
+  const Flat to = begin_update(step);
+  optim::adamw_step(ops, update_, params_, {to, sum_, m(), v(), master()}, config, numbers, n_layer,
+                    shard_);
+}
+
+void HeldStage::skip_update(Index step) { begin_update(step); }
 
 }  // namespace chimera::train

@@ -119,11 +119,16 @@ std::string Metrics::line(Index step, const StepResult& r) const {
                  100 * tokens_per_second() *
                      model::flops_per_token(config_.model, config_.sequence_length(), false) /
                      peak_flops_);
+  std::string scale;
+  if (config_.precision.compute == "fp16") {
+    scale = format(" | loss scale %.0f", r.loss_scale);
+    if (window_skipped_ > 0) scale += format(", %ld skipped", static_cast<long>(window_skipped_));
+  }
   return format("step %6ld/%ld | loss %.4f | norm %.3f | lr %.2e | %.1f ms | %s tok/s",
                 static_cast<long>(step), static_cast<long>(config_.train.steps), r.loss,
                 r.grad_norm, r.learning_rate, 1e3 * seconds,
                 human_count(tokens_per_second()).c_str()) +
-         mfu +
+         scale + mfu +
          format(" | mem %s | data %.1f%% | ETA %s", human_bytes(resident_bytes()).c_str(),
                 100 * window_data_seconds_ / window_seconds_, human_seconds(left).c_str());
 }
@@ -134,6 +139,7 @@ void Metrics::step(Index step, const StepResult& r, double seconds) {
   total_seconds_ += seconds;
   ++window_steps_;
   ++total_steps_;
+  window_skipped_ += r.skipped ? 1 : 0;
   const bool due =
       step % config_.train.log_every == 0 || step == config_.train.steps || step == start_ + 1;
   if (terminal_ || due) {
@@ -149,18 +155,22 @@ void Metrics::step(Index step, const StepResult& r, double seconds) {
     live_ = !due;
   }
   if (!due) return;
-  append(Json{{"step", step},
-              {"loss", r.loss},
-              {"grad_norm", r.grad_norm},
-              {"learning_rate", r.learning_rate},
-              {"step_seconds", window_seconds_ / static_cast<double>(window_steps_)},
-              {"tokens_per_second", tokens_per_second()},
-              {"data_seconds", window_data_seconds_ / static_cast<double>(window_steps_)},
-              {"tokens",
-               (consumed_samples_ + (step - start_) * config_.batch()) * config_.sequence_length()}}
-             .dump());
+  Json json = {{"step", step},
+               {"loss", r.loss},
+               {"grad_norm", r.grad_norm},
+               {"learning_rate", r.learning_rate},
+               {"step_seconds", window_seconds_ / static_cast<double>(window_steps_)},
+               {"tokens_per_second", tokens_per_second()},
+               {"data_seconds", window_data_seconds_ / static_cast<double>(window_steps_)},
+               {"tokens", (consumed_samples_ + (step - start_) * config_.batch()) *
+                              config_.sequence_length()}};
+  if (config_.precision.compute == "fp16") {
+    json["loss_scale"] = r.loss_scale;
+    json["skipped_steps"] = window_skipped_;
+  }
+  append(json.dump());
   window_seconds_ = window_data_seconds_ = 0;
-  window_steps_ = 0;
+  window_steps_ = window_skipped_ = 0;
 }
 
 void Metrics::evaluation(Index step, double loss, Index samples) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "chimera/tensor/half.h"
 #include "chimera/tensor/host_copy.h"
 #include "chimera/train/generate.h"
 
@@ -10,6 +11,14 @@ namespace {
 
 constexpr int kChannel = 99;
 constexpr Index kSampleTokens = 100;
+
+std::vector<float> in_fp32(Worker& worker, const Tensor& weight) {
+  HostCopy copy(worker.device(), weight);
+  copy.load();
+  std::vector<float> values(static_cast<std::size_t>(weight.size()));
+  widen(values.data(), copy.here());
+  return values;
+}
 
 // Every parameter, from the worker that counts it, into the decoder of rank 0.
 void gather_weights(Worker& worker, int holders, model::Decoder* decoder) {
@@ -24,16 +33,15 @@ void gather_weights(Worker& worker, int holders, model::Decoder* decoder) {
     comm.send(0, kChannel, std::as_bytes(std::span(&count, 1)), "the number of weights");
     for (auto& [order, weight] : mine) {
       comm.send(0, kChannel, std::as_bytes(std::span(&order, 1)), "the place of a weight");
-      HostCopy copy(worker.device(), weight);
-      copy.load();
-      comm.send(0, kChannel, bytes_of(copy.here()), "a weight");
+      const std::vector<float> values = in_fp32(worker, weight);
+      comm.send(0, kChannel, std::as_bytes(std::span(values)), "a weight");
     }
     return;
   }
   std::map<std::int32_t, Tensor> into;
   decoder->for_each_weight([&](const nn::Parameter& p, Tensor weight) { into[p.order] = weight; });
   for (const auto& [order, weight] : mine)
-    worker.device().copy_out(into.at(order).raw(), weight.raw(), weight.bytes());
+    std::ranges::copy(in_fp32(worker, weight), into.at(order).f32());
   for (int rank = 1; rank < holders; ++rank) {
     std::int64_t count = 0;
     comm.recv(rank, kChannel, std::as_writable_bytes(std::span(&count, 1)),

@@ -67,7 +67,8 @@ void print_plan(const Config& config, const Programs& programs, const std::strin
   std::cout << worker.backend().description << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
             << " parameters, " << config.model.n_layer << " layers, " << config.model.n_embd
             << " wide, vocabulary " << config.model.vocab_size << "; batch " << config.batch()
-            << " x " << config.sequence_length() << " tokens\n"
+            << " x " << config.sequence_length() << " tokens"
+            << (config.precision.compute == "fp32" ? "" : ", in " + config.precision.compute) << "\n"
             << data << schedule_summary(programs.train) << "memory of worker 0:\n";
   Index total = 0;
   for (const plan::MemoryItem& item : worker.memory()) {

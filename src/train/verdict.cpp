@@ -26,6 +26,7 @@ void Worker::begin_step(Index step) {
   state.result = {};
   state.result.learning_rate = optim::learning_rate(
       step, config_.train.steps, config_.optimizer.learning_rate, config_.lr_schedule);
+  state.result.loss_scale = loss_scale_.value();
   state.clip = 1;
   const Tensor losses = losses_of(state);
   device().zero(losses.raw(), losses.bytes());
@@ -77,10 +78,16 @@ void Worker::verdict_wait(Execution& run, StepState& state) {
   for (std::size_t i = 0; i < tensors; ++i) squares += values[i];
   for (std::size_t i = 0; i < batch; ++i) loss += values[tensors + i];
   state.result.loss = loss / static_cast<double>(config_.batch() * T_);
-  state.result.grad_norm = std::sqrt(squares);
+  state.result.grad_norm = std::sqrt(squares) / state.result.loss_scale;
   state.result.stop = values[tensors + batch] > 0;
   state.result.data_seconds = values[tensors + batch + 1];
-  if (!std::isfinite(state.result.loss) || !std::isfinite(squares)) reject_non_finite(state);
+  state.result.skipped = !std::isfinite(squares) && loss_scale_.can_skip();
+  if (!std::isfinite(state.result.loss) || (!std::isfinite(squares) && !state.result.skipped))
+    reject_non_finite(state);
+  if (state.result.skipped)
+    loss_scale_.skip();
+  else
+    loss_scale_.good_step();
   state.clip = optim::clip_factor(state.result.grad_norm, config_.optimizer.grad_clip);
   // Every worker is at this place of this iteration: steps that have begun are finished.
   if (run.done && run.done(state.step, state.result))
@@ -93,14 +100,23 @@ void Worker::update(const Instr& in, Execution& run) {
   StepState& state = state_of(run.step(in));
   if (programs_.train.period > 0)
     held.sum_squares(ops(), comm_, kNormChannel, state.step, state.verdict.values);
-  held.update(ops(), config_.optimizer, state.result.learning_rate, state.clip, state.step,
-              config_.model.n_layer);
+  if (state.result.skipped) return held.skip_update(state.step);
+  held.update(ops(), config_.optimizer,
+              {.rate = state.result.learning_rate,
+               .grad_scale = state.clip / state.result.loss_scale,
+               .t = state.step + 1 - loss_scale_.skipped(),
+               .stochastic = config_.precision.stochastic_rounding,
+               .seed = static_cast<std::uint64_t>(config_.train.seed)},
+              state.step, config_.model.n_layer);
 }
 
 void Worker::reject_non_finite(const StepState& state) const {
   const std::vector<double>& values = state.verdict.values;
   const std::size_t tensors = parameter_names_.size();
   const std::string way_out = concat(
+      state.result.loss_scale > 1 ? concat(" at a loss scale of ", state.result.loss_scale,
+                                           " (precision.loss_scale \"dynamic\" finds one)")
+                                  : "",
       programs_.train.period == 0 ? "; no worker applied the step."
                                   : "; the step is in the weights, so the job ends and "
                                     "nothing is saved.",

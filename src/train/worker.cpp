@@ -2,13 +2,11 @@
 #include "chimera/train/worker.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "chimera/base/rng.h"
 #include "chimera/model/balance.h"
 #include "chimera/plan/calibration.h"
 #include "chimera/schedule/build.h"
-#include "chimera/tensor/host_copy.h"
+#include "chimera/tensor/half.h"
 #include "step_state.h"
 
 namespace chimera::train {
@@ -18,31 +16,6 @@ using schedule::Group;
 using schedule::Holder;
 using schedule::Op;
 using schedule::Schedule;
-
-void fill_sinusoidal(Tensor table) {
-  const Index P = table.dim(0), C = table.dim(1);
-  float* out = table.f32();
-  for (Index t = 0; t < P; ++t)
-    for (Index c = 0; c < C; ++c) {  // Vaswani et al. 2017, section 3.5
-      const double rate =
-          std::pow(10000.0, -static_cast<double>(c / 2 * 2) / static_cast<double>(C));
-      const double angle = static_cast<double>(t) * rate;
-      out[t * C + c] = static_cast<float>(c % 2 == 0 ? std::sin(angle) : std::cos(angle));
-    }
-}
-
-void fill_initial(const nn::Parameter& p, Tensor weight, std::uint64_t seed) {
-  float* out = weight.f32();
-  switch (p.init) {
-    case nn::Init::Zeros: return std::fill_n(out, weight.size(), 0.0f), void();
-    case nn::Init::Ones: return std::fill_n(out, weight.size(), 1.0f), void();
-    case nn::Init::Sinusoidal: return fill_sinusoidal(weight);
-    case nn::Init::Normal:
-      // The stream is the parameter's place in the model, so no layout changes the initial weights.
-      return fill_normal(out, weight.size(), 0, 0.0f, p.deviation, seed,
-                         static_cast<std::uint64_t>(p.order));
-  }
-}
 
 std::optional<plan::PieceTimes> measured_times(const Config& config) {
   if (config.parallel.calibration.empty()) return std::nullopt;
@@ -63,8 +36,12 @@ std::vector<Index> stage_layers(const Config& config) {
 }
 
 plan::Shape shape_of(const Config& config) {
-  return {config.model, stage_layers(config), config.parallel.micro_batch_size,
-          config.sequence_length(), plan::parse_recompute(config.parallel.recompute)};
+  return {config.model,
+          stage_layers(config),
+          config.parallel.micro_batch_size,
+          config.sequence_length(),
+          plan::parse_recompute(config.parallel.recompute),
+          parse_compute_type(config.precision.compute)};
 }
 
 schedule::Request schedule_request(const Config& config) {
@@ -135,9 +112,11 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
     hold(group, bytes, stages.at(static_cast<std::size_t>(bytes.stage)).parameters);
     if (bytes.stage < plan.stages())
       stages_.try_emplace(bytes.stage, config.model, shape.layers, bytes.stage,
-                          shape.samples * plan.span(), T_, split_, shape.recompute);
+                          shape.samples * plan.span(), T_, split_, shape.recompute, shape.type);
   }
   name_parameters(shape);
+  if (shape.type == DType::F16)
+    loss_scale_ = optim::LossScale::parse(config.precision.loss_scale).value();
   tokens_.resize(static_cast<std::size_t>(2 * shape.samples * plan.span() * T_));
   Communicator& verdicts = background_ ? background_->endpoint().host() : comm_;
   for (int i = 0; i < plan.lag() + 2; ++i) {
@@ -182,35 +161,9 @@ void Worker::name_parameters(const plan::Shape& shape) {
   parameter_stages_[0] = plan.tied ? plan.stages() : 0;
 }
 
-void Worker::initialize_weights() {
-  for_each_parameter([&](const Entry& entry) {
-    HostCopy weight(device(), entry.weight);
-    fill_initial(entry.parameter, weight.here(), static_cast<std::uint64_t>(config_.train.seed));
-    weight.store();
-  });
-}
-
 void Worker::begin_at(Index step) {
   for (auto& [id, held] : held_) held.begin_at(step);
   versions_known_ = false;
-}
-
-void Worker::for_each_parameter(const std::function<void(const Entry&)>& visit) {
-  for (auto& [id, stage] : held_) {
-    HeldStage& held = stage;
-    for (const nn::Parameter& p : held.params().parameters) {
-      const optim::Piece piece = optim::piece_of(p, held.shard());
-      const auto moment = [&](Flat flat) {
-        if (!held.sharded()) return flat.at(p.region);
-        const Index offset =
-            p.region.offset + (piece.first - held.shard().first) * size_of(DType::F32);
-        return Tensor(flat.base + offset, DType::F32, {piece.count});
-      };
-      visit({p, held.weights(held.newest()).at(p.region), moment(held.m()), moment(held.v()), piece,
-             held.sum().at(p.region), held.counts(), held.versions(),
-             [&held, &p](Index back) { return held.weights(held.newest() - back).at(p.region); }});
-    }
-  }
 }
 
 }  // namespace chimera::train

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "chimera/tensor/half.h"
 #include "chimera/tensor/host_copy.h"
 #include "support/support.h"
 
@@ -104,6 +105,16 @@ train::Config with_layout(train::Config config, const std::string& schedule, Ind
   return config;
 }
 
+void read_golden_weights(train::Worker& worker, const checkpoint::SafetensorsFile& source) {
+  worker.for_each_parameter([&](const train::Worker::Entry& e) {
+    std::vector<float> values(static_cast<std::size_t>(e.weight.size()));
+    Region region = e.parameter.region;
+    region.offset = 0;
+    source.read(e.parameter.name, Flat{reinterpret_cast<std::byte*>(values.data())}.at(region));
+    worker.set_weight(e, values);
+  });
+}
+
 Outcome run_layout(const GoldenModel& model, const train::Config& config, Index steps,
                    const std::vector<Index>& order) {
   const train::Programs programs = train::build_programs(config);
@@ -117,29 +128,29 @@ Outcome run_layout(const GoldenModel& model, const train::Config& config, Index 
         train::Worker worker(
             config, programs, comm, [] { return false; },
             gpu ? train::make_backend(config, programs, comm) : train::host_backend());
-        worker.for_each_parameter([&](const train::Worker::Entry& e) {
-          HostCopy weight(worker.device(), e.weight);
-          source.read(e.parameter.name, weight.here());
-          weight.store();
-        });
+        read_golden_weights(worker, source);
         std::vector<train::StepResult> results;
         const auto store = [&](std::map<std::string, std::vector<float>>& into, bool gradients) {
           const std::lock_guard lock(mutex);
           worker.for_each_parameter([&](const train::Worker::Entry& e) {
             HostCopy copy(worker.device(), gradients ? e.gradient : e.weight);
             copy.load();
-            const Tensor& t = copy.here();
-            const auto size = static_cast<std::size_t>(t.size());
+            std::vector<float> there(static_cast<std::size_t>(copy.here().size()));
+            widen(there.data(), copy.here());
+            const auto scale = static_cast<float>(gradients ? results.front().loss_scale : 1);
+            for (float& x : there) x /= scale;
             // With sharded sums each holder has its piece of the gradient.
-            const optim::Piece piece = gradients ? e.piece : optim::Piece{0, t.size()};
+            const optim::Piece piece = gradients ? e.piece : optim::Piece{0, std::ssize(there)};
             std::vector<float>& values =
-                into.try_emplace(e.parameter.name, std::vector<float>(size, NAN)).first->second;
+                into.try_emplace(e.parameter.name, std::vector<float>(there.size(), NAN))
+                    .first->second;
             for (Index i = piece.first; i < piece.first + piece.count; ++i) {
-              float& there = values[static_cast<std::size_t>(i)];
+              float& value = values[static_cast<std::size_t>(i)];
+              const float mine = there[static_cast<std::size_t>(i)];
               // Every holder must have the same values, bit for bit.
-              if (!std::isnan(there) && there != t.f32()[i])
+              if (!std::isnan(value) && value != mine)
                 throw Error("the holders of " + e.parameter.name + " differ");
-              there = t.f32()[i];
+              value = mine;
             }
           });
         };

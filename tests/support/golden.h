@@ -51,10 +51,14 @@ class GoldenSamples final : public train::SampleSource {
   std::vector<Index> order_;  // of a step's batch
 };
 
+// Sets every parameter of the worker to the reference's.
+void read_golden_weights(train::Worker& worker, const checkpoint::SafetensorsFile& source);
+
 struct Outcome {
   std::vector<train::StepResult> steps;
-  std::map<std::string, std::vector<float>> weights,
-      first_gradients;  // after the last step; of step 0
+  // In fp32: weights as they are computed with after the last step; gradients of step 0, without the
+  // loss scale.
+  std::map<std::string, std::vector<float>> weights, first_gradients;
 };
 // Runs `steps` steps with local workers, one thread each, from the golden weights; on what
 // train::make_backend says for `config` where its device.kind is cuda, else on the CPU.

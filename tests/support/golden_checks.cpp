@@ -3,19 +3,13 @@
 #include "support/support.h"
 
 namespace chimera::test {
-namespace {
 
-// The keys' bias has a gradient of zero in exact arithmetic (a constant added to all scores of a
-// row), so Adam turns its rounding noise into full steps: only the sum of the learning rates bounds
-// it.
 void blank_key_bias(const std::string& name, std::vector<float>& values,
                     std::vector<double>& expected) {
   if (!name.ends_with("attn.c_attn.bias")) return;
   const std::size_t C = expected.size() / 3;
   for (std::size_t i = C; i < 2 * C; ++i) values[i] = 0, expected[i] = 0;
 }
-
-}  // namespace
 
 void check_gradients(const GoldenModel& model, const Outcome& outcome, const std::string& prefix) {
   for (auto [name, values] : outcome.first_gradients) {

@@ -68,12 +68,16 @@ class OrderedSum {
   void wait_for_own(std::string_view what);
 
   // The two halves at once, and each alone. all_gather() takes each member's own chunk of `values`,
-  // of elements(), into all others' `values`.
+  // of elements(), into all others' `values`; also of elements that are not floats, of `width`
+  // bytes.
   void all_reduce(std::span<float* const> mine, float* result, float* scratch,
                   std::string_view what);
   void reduce_scatter(std::span<float* const> mine, float* result, float* scratch,
                       std::string_view what);
-  void all_gather(float* values, std::string_view what);
+  void all_gather(float* values, std::string_view what) {
+    all_gather(reinterpret_cast<std::byte*>(values), Index{sizeof(float)}, what);
+  }
+  void all_gather(std::byte* values, Index width, std::string_view what);
 
  private:
   void wait_for_all(std::string_view what);

@@ -1,7 +1,8 @@
 #pragma once
 // A stage's parameters on one worker: one copy of each weight version however many pipes bring the
 // stage, one gradient accumulator per (pipe, use), the optimizer's state or this worker's shard of
-// it, and the reduction that joins all holders.
+// it (under 16-bit weights with the fp32 master weights that these round), and the reduction that
+// joins all holders.
 #include <memory>
 #include <optional>
 
@@ -28,7 +29,7 @@ class HeldStage {
   nn::ParameterLayout& params() { return params_; }
   bool counts() const { return counts_; }  // this worker writes it to checkpoints
   bool sharded() const { return sharded_; }
-  const optim::Shard& shard() const { return shard_; }  // of m and v
+  const optim::Shard& shard() const { return shard_; }  // of m, v and the master
   Index versions() const { return versions_; }
   // Of a stage with several holders: their ranks, ascending, and the one that counts it.
   const std::vector<int>& members() const;
@@ -53,17 +54,20 @@ class HeldStage {
   void start(Collective kind, Index step, Background* background);
   std::optional<Background::Times> wait(Background* background);
 
-  // What this worker brings to the sums of squares: values[order] of each tensor that it counts.
-  // One wait for the device. A
-  // tensor cut by shards is summed up along the holders, in order.
+  // What this worker brings to the sums of squares: values[order] of each tensor that it counts,
+  // with one wait for the device. A tensor cut by shards is summed up along the holders, in order.
   void sum_squares(Ops& ops, Communicator& comm, int channel, Index step,
                    std::vector<double>& values);
   // Makes version step + 1 from version step; `gradients(…, step)` are reduced.
-  void update(Ops& ops, const optim::OptimizerConfig& config, double rate, double clip, Index step,
-              Index n_layer);
+  void update(Ops& ops, const optim::OptimizerConfig& config, const optim::StepNumbers& numbers,
+              Index step, Index n_layer);
+  void skip_update(Index step);  // version step + 1 is version step
 
   Flat m() const { return {m_.data()}; }
   Flat v() const { return {v_.data()}; }
+  // The parameters in fp32, where the weights are of 16 bits.
+  bool has_master() const { return type_ != DType::F32; }
+  Flat master() const { return {master_.data()}; }
 
  private:
   struct Accumulator {
@@ -73,15 +77,18 @@ class HeldStage {
   };
   class Reduction;
   float* accumulate(Accumulator& a, Index step);
+  Flat begin_update(Index step);  // the weights to be made, which are those of `step` as yet
 
   Device& device_;
   int id_;
   nn::ParameterLayout params_;
-  Index copy_, versions_, newest_ = 0, gradient_steps_;
+  DType type_;                 // of the weights
+  Index copy_, weight_bytes_;  // of one accumulator; of one version
+  Index versions_, newest_ = 0, gradient_steps_;
   bool counts_, sharded_;
   int counting_rank_ = -1;
   optim::Shard shard_;
-  Buffer weights_, m_, v_;
+  Buffer weights_, m_, v_, master_;
   std::vector<Accumulator> accumulators_;  // ascending (pipe, use); the first receives the sum
   Flat sum_;
   std::vector<Tensor> normed_;  // of sum_squares

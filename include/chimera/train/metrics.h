@@ -44,7 +44,7 @@ class Metrics {
   bool evaluated_ = false;
   double peak_flops_;
   double window_seconds_ = 0;  // since the last printed line
-  Index window_steps_ = 0;
+  Index window_steps_ = 0, window_skipped_ = 0;
   double window_data_seconds_ = 0;
   double total_seconds_ = 0;
   Index total_steps_ = 0;

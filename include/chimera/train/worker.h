@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "chimera/model/stage.h"
+#include "chimera/optim/loss_scale.h"
 #include "chimera/schedule/generate.h"
 #include "chimera/train/backend.h"
 #include "chimera/train/held_stage.h"
@@ -39,6 +40,8 @@ struct StepResult {
   double loss = 0, grad_norm = 0, learning_rate = 0;
   double data_seconds = 0;  // mean over workers of the time in LoadMicro
   bool stop = false;        // some worker was asked to stop
+  double loss_scale = 1;    // that the step was computed with; norms are without it
+  bool skipped = false;     // gradients overflowed under it: no worker applied the step
 };
 
 // What one worker did when, in seconds of the steady clock. Background: a collective that ran
@@ -87,12 +90,16 @@ class Worker {
   // of them when training goes on, unless keep_versions() says that they have been set as well.
   void begin_at(Index step);
   void keep_versions() { versions_known_ = true; }
+  const optim::LossScale& loss_scale() const { return loss_scale_; }
+  // Before weights are set: its count of skipped steps says which update made them.
+  void restore_loss_scale(const optim::LossScale::State& state) { loss_scale_.restore(state); }
   // Every parameter of every held stage with its moments, in the device's memory: for loading,
   // checkpoints and tests.
   struct Entry {
     const nn::Parameter& parameter;
     Tensor weight;  // the newest version
-    Tensor m, v;    // in the parameter's shape; sharded: of `piece`, in one dimension
+    Tensor m, v;    // F32, in the parameter's shape; sharded: of `piece`, in one dimension
+    Tensor master;  // as these: what 16-bit weights are the rounding of; empty where they are F32
     optim::Piece piece;
     Tensor gradient;  // of the last step: the reduced sum (sharded: of the piece), before clipping
     bool counts;
@@ -100,6 +107,9 @@ class Worker {
     std::function<Tensor(Index)> version;  // (i): the weights i updates ago, i < versions
   };
   void for_each_parameter(const std::function<void(const Entry&)>& visit);
+  // Sets an entry's parameter to `values`, whole, on the host: the part that is kept of the master,
+  // and the newest weights, rounded as the last update would have rounded them.
+  void set_weight(const Entry& entry, std::span<const float> values);
   // The worker's held stages; the tied matrix under id D.
   std::map<int, HeldStage>& held() { return held_; }
   std::vector<plan::MemoryItem> memory() const { return footprint_.items(); }
@@ -163,7 +173,7 @@ class Worker {
   std::unique_ptr<DeviceClock> clock_;  // of a trace on a GPU
   Backend backend_;
   Communicator& tensors_;  // messages of the device's memory: the backend's, or comm_
-  int replica_, worker_;  // rank = replica * D + worker
+  int replica_, worker_;   // rank = replica * D + worker
   Index T_;
   bool sharded_, recomputes_, split_, versions_known_ = false;
   plan::WorkerFootprint footprint_;
@@ -174,6 +184,7 @@ class Worker {
   Buffer losses_;                     // of each step in flight: (batch), by position
   std::vector<std::int32_t> tokens_;  // of a micro-batch, on their way to the device
   Index sample_origin_ = 0;
+  optim::LossScale loss_scale_;               // fed by every step's verdict
   std::vector<StepState> states_;             // of steps in flight, by step modulo their number
   std::vector<int> parameter_stages_;         // by model order; D: the tied matrix
   std::vector<std::string> parameter_names_;  // by model order

@@ -90,7 +90,8 @@ TEST_CASE("each impossible value or combination is refused with its reason") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"parallel.depth=3", "chimera needs an even depth"},
       {"parallel.depth=8", "more stages than the 4 layers"},
-      {"parallel.pipeline_pairs=3", "parallel.pipeline_pairs is 3; it must divide depth / 2 = 1: use 1"},
+      {"parallel.pipeline_pairs=3",
+       "parallel.pipeline_pairs is 3; it must divide depth / 2 = 1: use 1"},
       {"parallel.schedule=gpip", "nearest: gpipe"},
       {"parallel.schedule=3", "text in double quotes"},
       {"parallel.stage_layers=[1,2]", "adds up to 3; the model has 4 layers"},
@@ -124,8 +125,10 @@ TEST_CASE("each impossible value or combination is refused with its reason") {
       {"data.train=[{\"files\":[\"a\"]}]", "\"weight\": number above 0"},
       {"data.train=[{\"files\":[\"a\"],\"weight\":0}]", "\"weight\": number above 0"},
       {"device.kind=tpu", "one of auto, cpu"},
-      {"precision.compute=bf16", "must be fp32 in this version"},
+      {"precision.compute=fp8", "one of fp32, bf16, fp16"},
       {"precision.stochastic_rounding=true", "16-bit weights"},
+      {"precision.loss_scale=loud", "\"dynamic\" or a number from 1"},
+      {"precision.loss_scale=0.5", "precision.loss_scale is \"0.5\""},
       {"optimizer.grad_clip=-1", "between 0 and"},
       {"optimizer.label_smoothing=1", "between 0 and 0.999"},
       {"optimizer.epsilon=0", "between 1e-16 and 1"},
@@ -148,6 +151,33 @@ TEST_CASE("each impossible value or combination is refused with its reason") {
   for (const auto& [change, expected] : cases) {
     INFO(change);
     CHECK_THAT(with(change), Contains(expected));
+  }
+}
+
+TEST_CASE("precision: what a loss scale can be, and where none can adapt") {
+  const auto scale = [](const std::string& value) {
+    return parse_config(kGood, "run.json",
+                        {"precision.compute=fp16", "precision.loss_scale=" + value})
+        .precision.loss_scale;
+  };
+  CHECK(scale("dynamic") == "dynamic");
+  CHECK(scale("1024") == "1024");
+  CHECK(scale("\"4096\"") == "4096");
+  const std::vector<std::string> stale = {
+      "precision.compute=fp16", "parallel.schedule=pipedream-2bw", "optimizer.grad_clip=0"};
+  CHECK_THAT(message_of(kGood, stale),
+             Contains("schedule pipedream-2bw") && Contains("precision.loss_scale to a number"));
+  const std::vector<std::string> overlapping = {
+      "precision.compute=fp16", "parallel.split_backward=true", "parallel.overlap_steps=true",
+      "optimizer.grad_clip=0"};
+  CHECK_THAT(message_of(kGood, overlapping), Contains("overlap_steps") && Contains("use bf16"));
+  for (std::vector<std::string> settings : {stale, overlapping}) {
+    settings.push_back("precision.loss_scale=1024");
+    CHECK(message_of(kGood, settings) == "");
+    settings = {settings.begin() + 1, settings.end() - 1};
+    settings.push_back("precision.compute=bf16");
+    settings.push_back("precision.stochastic_rounding=true");
+    CHECK(message_of(kGood, settings) == "");
   }
 }
 
