@@ -11,6 +11,7 @@
 #include "chimera/device/cuda_info.h"
 #include "chimera/ops/cuda_ops.h"
 #include "chimera/ops/narrow_ops.h"
+#include "chimera/train/near_gpu.h"
 #include "chimera/train/worker.h"
 #include "chimera/train/world.h"
 #include "memory_check.h"
@@ -54,10 +55,14 @@ double identity_of(const std::string& bus) {
   return static_cast<double>(std::hash<std::string>{}(concat(node, "/", bus)) % kExact + 1);
 }
 
+std::string bus_of(const CudaDevice& device) {
+  return cuda_devices().at(static_cast<std::size_t>(device.ordinal())).bus;
+}
+
 // Ranks that are processes must have GPUs of their own; they find out together.
 void refuse_sharing(Communicator& comm, const CudaDevice& device) {
   std::vector<double> all(static_cast<std::size_t>(comm.size()));
-  const std::string bus = cuda_devices().at(static_cast<std::size_t>(device.ordinal())).bus;
+  const std::string bus = bus_of(device);
   const double mine = identity_of(bus);
   all[static_cast<std::size_t>(comm.rank())] = mine;
   sum_over_ranks(comm, kChannel, all, "the GPUs of all ranks");
@@ -135,7 +140,10 @@ Backend make_backend(const Config& config, const Programs& programs, Communicato
   if (!wants_gpu(config)) return host_backend();
   const std::string launch = choose_transport(config);
   auto device = make_cuda_device(ordinal_of(comm, launch));
-  if (launch != "local") refuse_sharing(comm, *device);
+  if (launch != "local") {
+    refuse_sharing(comm, *device);
+    bind_near(bus_of(*device));
+  }
   auto ops = make_cuda_ops(*device, ops_settings(config, comm.rank()));
   const DeviceTransport transport = transport_for(config, launch);
   auto tensors = make_device_communicator(

@@ -8,7 +8,6 @@
 
 #include "chimera/base/log.h"
 #include "chimera/base/threads.h"
-#include "chimera/ops/machine_limits.h"
 #include "chimera/schedule/lower.h"
 #include "chimera/schedule/render.h"
 #include "chimera/train/data_source.h"
@@ -16,6 +15,7 @@
 #include "chimera/train/sampling.h"
 #include "chimera/train/trace.h"
 #include "chimera/train/world.h"
+#include "peak.h"
 
 namespace chimera::train {
 namespace {
@@ -49,17 +49,6 @@ std::string schedule_summary(const schedule::Schedule& plan) {
   if (plan.depth > 1 && plan.depth <= kWidestPicture && plan.micro_batches <= 2 * kWidestPicture)
     out += schedule::render_grid(table);
   return out;
-}
-
-// Multiply-adds per second of all cores in use, measured for half a second by rank 0 alone; MFU is
-// relative to it.
-double peak_flops(const Config& config, const Communicator& comm) {
-  const MachineLimits limits = measure_machine_limits();
-  const Index sharing = workers_per_node(config, comm.transport());
-  const double threads =
-      static_cast<double>(std::min<Index>(available_cores(), sharing * limits.threads));
-  return limits.flops / limits.threads * threads * static_cast<double>(config.workers()) /
-         static_cast<double>(sharing);
 }
 
 void print_plan(const Config& config, const Programs& programs, const std::string& data,
@@ -162,7 +151,7 @@ class Run {
     validation_ = inputs_.validation ? inputs_.validation() : nullptr;
     start_ = load_or_initialize(worker_, config_, inputs_.identity, options_.resume);
     worker_.set_sample_origin(start_.consumed_samples - start_.step * config_.batch());
-    const double peak = lead_ ? peak_flops(config_, worker_.comm()) : 0;
+    const double peak = lead_ ? measured_peak(config_, worker_) : 0;
     barrier(worker_.comm(), kStartChannel, "the measurement of the machine");  // it needs the cores
     if (!lead_) return;
     if (!start_.from.empty())

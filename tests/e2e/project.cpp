@@ -46,20 +46,21 @@ void require_success(const CommandResult& result) {
 
 }  // namespace
 
-Project::Project() {
+Project::Project(fs::path program) {
   spit(*this / "text.txt", some_text());
   spit(*this / "config.json", kConfig);
   require_success(run(".", "tokenizer train --vocab-size 300 --output tokenizer text.txt"));
   require_success(run(".",
                       "data prepare --tokenizer tokenizer --output data --validation-fraction 0.2 "
                       "--shard-tokens 500 text.txt"));
+  program_ = std::move(program);
 }
 
 CommandResult Project::run(const std::string& where, const std::string& arguments,
                            const std::string& launcher) const {
   fs::create_directories(*this / where);
   return run_command("cd " + (*this / where).string() + "\n" + without_launcher() + launcher +
-                     (launcher.empty() ? "" : " ") + chimera_binary().string() + " " + arguments);
+                     (launcher.empty() ? "" : " ") + program_.string() + " " + arguments);
 }
 
 fs::path Project::newest(const std::string& where) const {

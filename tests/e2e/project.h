@@ -17,7 +17,8 @@ namespace chimera::test {
 // logs go below it under relative paths, so equal runs write equal bytes.
 class Project {
  public:
-  Project();
+  // `program`: what run() starts; text, tokenizer and shards are chimera_binary()'s.
+  explicit Project(std::filesystem::path program = chimera_binary());
   const std::filesystem::path& path() const { return folder_.path(); }
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
@@ -38,6 +39,7 @@ class Project {
 
  private:
   TemporaryFolder folder_;
+  std::filesystem::path program_ = chimera_binary();
 };
 
 // loss, gradient norm and learning rate of each step, with all digits, and validation losses.

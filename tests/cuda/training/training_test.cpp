@@ -1,6 +1,7 @@
 // Whole models on the GPU: against PyTorch's values, and the same bits for every order that streams,
 // blocks and threads leave open.
 #include "../on_device.h"
+#include "emulator/control.h"
 #include "support/golden_checks.h"
 #include "support/support.h"
 
@@ -71,4 +72,25 @@ TEST_CASE("gpu training: pipelines on one GPU give the same bits for every order
       first = outcome;
     });
   }
+}
+
+TEST_CASE("gpu training: one GPU per worker, with NCCL, equals one GPU for all, to the last bit") {
+  const GoldenModel model("untied");
+  const Index D = model.layers() % 4 == 0 ? 4 : 2;
+  emulator::Options options = emulator::options();
+  const emulator::Options before = options;
+  for (const Way& way : {Way{"1f1b", D, model.batch()}, Way{"chimera", D, model.batch()},
+                         Way{"chimera", 2, model.batch(), "local", "eager-opt", false, 1}}) {
+    INFO(way.schedule << " D=" << way.depth << " ZeRO " << way.zero);
+    options.devices = 1;
+    emulator::reset(options);
+    const Outcome one = run_layout(model, with(model, "plain", way), 2);
+    options.devices = static_cast<int>(way.depth);
+    emulator::reset(options);
+    Way nccl = way;
+    nccl.transport = "nccl";
+    check_equal_bits(run_layout(model, with(model, "plain", nccl), 2), one);
+    CHECK(emulator::report_count() == 0);
+  }
+  emulator::reset(before);
 }
