@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "emulator/control.h"
+#include "gpu_aware.h"
 #include "support/support.h"
 
 namespace chimera::test {
@@ -38,7 +39,8 @@ void to_host(const DeviceCommunicator& comm, void* host, const void* device, Ind
 
 std::string to_string(const DeviceRun& run) {
   const char* const names[] = {"copies", "staged", "nccl"};
-  return concat(names[static_cast<int>(run.transport)], " on ", run.devices, " GPUs, seed ",
+  return concat(names[static_cast<int>(run.transport)],
+                run.gpu_aware ? " by GPU-aware MPI on " : " on ", run.devices, " GPUs, seed ",
                 run.seed);
 }
 
@@ -50,11 +52,14 @@ void run_on_devices(const DeviceRun& run, int workers, double deadline_seconds,
   emulator::reset(options);
   run_local(workers, deadline_seconds, /*threads_per_worker=*/1, [&](Communicator& host) {
     const auto device = make_cuda_device(host.rank() % run.devices);
-    DeviceTransportSettings settings{.deadline_seconds = deadline_seconds};
+    GpuAware mpi(host, *device);
+    DeviceTransportSettings settings{.deadline_seconds = deadline_seconds,
+                                     .gpu_aware = run.gpu_aware};
     for (int peer = 0; peer < workers; ++peer)
       if (peer != host.rank()) settings.peers.push_back(peer);
     settings.members = settings.peers;
-    const auto comm = make_device_communicator(run.transport, host, *device, settings);
+    const auto comm = make_device_communicator(
+        run.transport, run.gpu_aware ? static_cast<Communicator&>(mpi) : host, *device, settings);
     body(*comm, *device);
   });
   INFO(to_string(run) << ": " << emulator::last_report());
@@ -94,7 +99,9 @@ class OnDevice::OutAndIn final : public Adder {
 
 OnDevice::OnDevice(DeviceCommunicator& comm, CudaDevice& device)
     : comm_(comm), device_(device), adder_(std::make_unique<OutAndIn>(*this)) {}
-OnDevice::~OnDevice() = default;
+OnDevice::~OnDevice() {
+  if (!messages_.empty()) comm_.abandon();
+}
 
 std::span<std::byte> OnDevice::take(Index bytes) {
   constexpr Index kAlignment = 256, kBlock = Index{4} << 20;

@@ -13,6 +13,7 @@ struct DeviceRun {
   DeviceTransport transport;
   int devices;  // workers take turns
   std::uint64_t seed;
+  bool gpu_aware = false;  // staged: by an MPI that takes pointers to GPU memory
 };
 std::string to_string(const DeviceRun& run);
 
