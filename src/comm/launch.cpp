@@ -1,4 +1,5 @@
 #include <cstdlib>
+#include <string_view>
 
 #include "chimera/comm/communicator.h"
 
@@ -15,6 +16,20 @@ int launched_processes() {
     if (*end == '\0' && value >= 1 && value <= 1 << 30) return static_cast<int>(value);
   }
   return 0;
+}
+
+// Cray's MPI now and before, MPICH and its OFI device, MVAPICH.
+std::string gpu_aware_mpi_warning() {
+  for (const char* name :
+       {"MPICH_GPU_SUPPORT_ENABLED", "MPICH_RDMA_ENABLED_CUDA", "MPIR_CVAR_ENABLE_GPU",
+        "MPIR_CVAR_CH4_OFI_ENABLE_HMEM", "MV2_USE_CUDA"}) {
+    const char* text = std::getenv(name);
+    if (text == nullptr || *text == '\0' || std::string_view(text) == "0") continue;
+    return concat(name, "=", text,
+                  " lets MPI work on GPUs; beside NCCL, which carries this job's messages between "
+                  "them, that can hang: set it to 0 (or parallel.transport to mpi)");
+  }
+  return {};
 }
 
 }  // namespace chimera

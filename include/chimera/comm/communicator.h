@@ -107,6 +107,9 @@ std::string mpi_library();  // "MPICH 4.0.2"
 // (PMI_SIZE, OMPI_COMM_WORLD_SIZE, SLURM_STEP_NUM_TASKS): the number of processes they started,
 // else 0.
 int launched_processes();
+// Why messages by NCCL may hang beside this process's MPI, from the environment (a CUDA-aware MPI,
+// switched on), with the way out; empty where nothing says so.
+std::string gpu_aware_mpi_warning();
 // Initialises MPI for the rest of the process (call it once), runs body(endpoint) of this rank with
 // an OpenMP team of `threads_per_worker`, and finalises MPI when every rank's body has returned.
 // UsageError when the launcher's number of processes differs from MPI's world size (N singletons),

@@ -43,3 +43,17 @@ TEST_CASE("launch: a build knows its MPI, or says how to get one") {
     CHECK_THROWS_WITH(run_mpi(1, 1, [](Communicator&) {}), Contains("libmpich-dev"));
   }
 }
+
+TEST_CASE("launch: an MPI that works on GPUs is warned of, by the variable that says so") {
+  CHECK(gpu_aware_mpi_warning().empty());
+  for (const char* name :
+       {"MPICH_GPU_SUPPORT_ENABLED", "MPICH_RDMA_ENABLED_CUDA", "MPIR_CVAR_ENABLE_GPU",
+        "MPIR_CVAR_CH4_OFI_ENABLE_HMEM", "MV2_USE_CUDA"}) {
+    setenv(name, "0", 1);
+    CHECK(gpu_aware_mpi_warning().empty());
+    setenv(name, "1", 1);
+    CHECK_THAT(gpu_aware_mpi_warning(),
+               Contains(std::string(name) + "=1") && Contains("NCCL") && Contains("set it to 0"));
+    unsetenv(name);
+  }
+}
