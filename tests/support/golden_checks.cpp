@@ -1,5 +1,8 @@
 #include "support/golden_checks.h"
 
+#include <cmath>
+
+#include "chimera/tensor/half.h"
 #include "support/support.h"
 
 namespace chimera::test {
@@ -41,6 +44,45 @@ void check_curve(const GoldenModel& model, const std::string& run, const Outcome
     // are worse.
     CHECK(relative_error(values, expected) < (expected.size() > 200 ? 5e-5 : 5e-4));
   }
+}
+
+namespace {
+
+// Place of a parameter: 0 the embeddings, i + 1 block i, L + 1 what follows the blocks.
+double depth_of(const std::string& name, Index layers) {
+  const auto at = name.find(".h.");
+  if (at != std::string::npos) return std::stod(name.substr(at + 3)) + 1;
+  const bool embedding =
+      name.find("wte") != std::string::npos || name.find("wpe") != std::string::npos;
+  return embedding ? 0 : static_cast<double>(layers + 1);
+}
+
+// Rounding of activations and their gradients adds up from the loss down: relative Frobenius norm
+// at most k C^(L + 1 - l) eps at depth l, with k = 4, C = 1.03 and the distance from 1 to the next
+// number as eps (arXiv 2506.09280, theorem 5.3, and its constants in use).
+double bound(double depth, Index layers, DType type) {
+  return 4 * std::pow(1.03, static_cast<double>(layers + 1) - depth) * 2 * rounding_unit(type);
+}
+
+}  // namespace
+
+void check_rounded_gradients(const GoldenModel& model, const Outcome& outcome, DType type) {
+  CHECK(std::abs(outcome.steps[0].loss - model.tensor("step", "loss")[0]) <
+        rounding_unit(type) * model.tensor("step", "loss")[0]);
+  std::vector<float> all;
+  std::vector<double> all_expected;
+  for (auto [parameter, values] : outcome.first_gradients) {
+    std::vector<double> expected = model.tensor("step", "grad." + parameter);
+    blank_key_bias(parameter, values, expected);
+    INFO(model.name() << " " << to_string(type) << " " << parameter);
+    CHECK(relative_error(values, expected) <
+          bound(depth_of(parameter, model.layers()), model.layers(), type));
+    all.insert(all.end(), values.begin(), values.end());
+    all_expected.insert(all_expected.end(), expected.begin(), expected.end());
+  }
+  // Small biases are the worst; of all numbers together half of the least bound is left.
+  CHECK(relative_error(all, all_expected) <
+        bound(static_cast<double>(model.layers() + 1), model.layers(), type) / 2);
 }
 
 }  // namespace chimera::test

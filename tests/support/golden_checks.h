@@ -1,5 +1,5 @@
 #pragma once
-// A run of a reference model in fp32 against PyTorch's float64 values.
+// A run of a reference model against PyTorch's float64 values.
 #include "support/golden.h"
 
 namespace chimera::test {
@@ -10,8 +10,10 @@ namespace chimera::test {
 void blank_key_bias(const std::string& name, std::vector<float>& values,
                     std::vector<double>& expected);
 
-// Every gradient of the first step. `prefix` is "smoothed." where the loss was.
+// Every gradient of the first step, in fp32. `prefix` is "smoothed." where the loss was.
 void check_gradients(const GoldenModel& model, const Outcome& outcome, const std::string& prefix);
+// The same of a step computed in a 16-bit type, within what rounding adds up to.
+void check_rounded_gradients(const GoldenModel& model, const Outcome& outcome, DType type);
 // Losses, norms and rates of every step, and the parameters after the last.
 void check_curve(const GoldenModel& model, const std::string& run, const Outcome& outcome);
 

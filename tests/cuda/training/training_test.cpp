@@ -1,6 +1,7 @@
 // Whole models on the GPU: against PyTorch's values, and the same bits for every order that streams,
 // blocks and threads leave open.
 #include "../on_device.h"
+#include "chimera/tensor/half.h"
 #include "emulator/control.h"
 #include "support/golden_checks.h"
 #include "support/support.h"
@@ -72,6 +73,36 @@ TEST_CASE("gpu training: pipelines on one GPU give the same bits for every order
       first = outcome;
     });
   }
+}
+
+TEST_CASE("gpu training: in bf16 and fp16 gradients and losses stay within what rounding adds up to") {
+  for (const std::string name : {"tied", "untied"})
+    for (const std::string type : {"bf16", "fp16"}) {
+      INFO(name << " " << type);
+      const GoldenModel model(name);
+      train::Config config = on_gpu(model.config("plain"));
+      config.precision.compute = type;
+      const Outcome outcome = run_layout(model, config, model.steps());
+      check_rounded_gradients(model, outcome, parse_compute_type(type));
+      const auto curve = model.curve("plain");
+      for (std::size_t i = 0; i < curve.size(); ++i)
+        CHECK(std::abs(outcome.steps[i].loss - curve[i].loss) < 0.05);
+    }
+}
+
+TEST_CASE("gpu training: in bf16 a pipeline gives the same bits for every order of streams") {
+  const GoldenModel model("tied");
+  train::Config config =
+      with(model, "rich", {"chimera", std::min<Index>(2, model.layers()), model.batch()});
+  config.precision.compute = "bf16";
+  config.precision.stochastic_rounding = true;
+  config.model.attn_pdrop = config.model.resid_pdrop = config.model.embd_pdrop = 0.1;
+  std::optional<Outcome> first;
+  for_every_order([&] {
+    const Outcome outcome = run_layout(model, config, 3);
+    if (first) check_equal_bits(outcome, *first);
+    first = outcome;
+  });
 }
 
 TEST_CASE("gpu training: one GPU per worker, with NCCL, equals one GPU for all, to the last bit") {
