@@ -61,17 +61,24 @@ __device__ void store_weight(T* weight, const float (&p)[W], const std::uint32_t
   T rounded[W];
 #pragma unroll
   for (int k = 0; k < W; ++k) round_at_random(rounded[k], p[k], words[k]);
-  store_as(weight, rounded, extent);
+  Raw<T, W> raw;
+  memcpy(raw.word, static_cast<const void*>(rounded), sizeof rounded);
+  store_raw(weight, raw, extent);
 }
 
 __device__ void update_pack(const AdamWEntry& e, const AdamWCommon& common, Index i) {
   const AdamWNumbers& s = common.numbers;
   const Extent extent = extent_of(e.n - i, e.wide);
+  Raw<float, W> raw[4];
+  load_raw(raw[0], e.param + i, extent);
+  load_raw(raw[1], e.m + i, extent);
+  load_raw(raw[2], e.v + i, extent);
+  load_raw(raw[3], e.grad + i, extent);
   float p[W], first[W], second[W], g[W];
-  load(p, e.param + i, extent);
-  load(first, e.m + i, extent);
-  load(second, e.v + i, extent);
-  load(g, e.grad + i, extent);
+  unpack(p, raw[0]);
+  unpack(first, raw[1]);
+  unpack(second, raw[2]);
+  unpack(g, raw[3]);
 #pragma unroll
   for (int k = 0; k < W; ++k) {
     g[k] *= s.grad_scale;

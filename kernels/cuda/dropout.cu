@@ -21,8 +21,11 @@ __global__ void __launch_bounds__(kThreads)
   const Extent extent = extent_of(size - e, wide);
   for (Index b = blockIdx.y; b < samples; b += gridDim.y) {
     const Index at = b * size + e;
+    Raw<T, W> raw_branch, raw_residual;
+    load_raw(raw_branch, branch + at, extent);
+    if constexpr (kResidual) load_raw(raw_residual, residual + at, extent);
     float x[W];
-    load(x, branch + at, extent);
+    unpack(x, raw_branch);
     if constexpr (kDropout) {
       float keep[W];
       keep_scales(keep, static_cast<std::uint64_t>(e),
@@ -32,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     if constexpr (kResidual) {
       float r[W];
-      load(r, residual + at, extent);
+      unpack(r, raw_residual);
 #pragma unroll
       for (int k = 0; k < W; ++k) x[k] = r[k] + x[k];
     }

@@ -43,9 +43,12 @@ __global__ void __launch_bounds__(kThreads)
   const Index i = thread_index() * W;
   if (i >= n) return;
   const Extent extent = extent_of(n - i, wide);
+  Raw<T, W> raw_x, raw_dy;
+  load_raw(raw_x, x + i, extent);
+  load_raw(raw_dy, dy + i, extent);
   float v[W], d[W];
-  load(v, x + i, extent);
-  load(d, dy + i, extent);
+  unpack(v, raw_x);
+  unpack(d, raw_dy);
 #pragma unroll
   for (int k = 0; k < W; ++k) d[k] *= gelu_slope(v[k]);
   store(dx + i, d, extent);

@@ -12,32 +12,45 @@ namespace {
 constexpr int kRowWarps = 4;  // rows of a block
 constexpr int kRowThreads = kRowWarps * kWarp;
 
-// Where a row comes from: read() gives a pack of row r from column c on, again() the same later.
+// Where a row comes from. A pack of it is on its way with load(), and there with arrived(); again()
+// brings it later.
 template <class T>
 struct Plain {
+  using Pack = Raw<T, kPack<T>>;
+  using Loaded = Pack;
   const T* x;
   Index C;
-  __device__ void read(float (&v)[kPack<T>], Index r, Index c, Extent extent) const {
-    load(v, x + r * C + c, extent);
+  __device__ void load(Loaded& loaded, Index r, Index c, Extent extent) const {
+    load_raw(loaded, x + r * C + c, extent);
   }
-  __device__ void again(float (&v)[kPack<T>], Index r, Index c, Extent extent) const {
-    read(v, r, c, extent);
+  __device__ Pack arrived(const Loaded& loaded, Index, Index, Extent) const { return loaded; }
+  __device__ Pack again(Index r, Index c, Extent extent) const {
+    Pack pack;
+    load(pack, r, c, extent);
+    return pack;
   }
 };
 
-// residual + mask * branch, which read() stores; what is normalised is what was stored.
+// residual + mask * branch, which arrived() stores: what is normalised is what was stored.
 template <class T, bool kDropout>
 struct Sum {
+  using Pack = Raw<T, kPack<T>>;
+  struct Loaded {
+    Pack residual, branch;
+  };
   T* out;
   const T *residual, *branch;
   Mask mask;
   Index tokens, C;
-  __device__ void read(float (&v)[kPack<T>], Index r, Index c, Extent extent) const {
+  __device__ void load(Loaded& loaded, Index r, Index c, Extent extent) const {
+    load_raw(loaded.residual, residual + r * C + c, extent);
+    load_raw(loaded.branch, branch + r * C + c, extent);
+  }
+  __device__ Pack arrived(const Loaded& loaded, Index r, Index c, Extent extent) const {
     constexpr int W = kPack<T>;
-    const Index at = r * C + c;
-    float b[W];
-    load(b, branch + at, extent);
-    load(v, residual + at, extent);
+    float x[W], b[W];
+    unpack(x, loaded.residual);
+    unpack(b, loaded.branch);
     if constexpr (kDropout) {
       float keep[W];
       keep_scales(keep, static_cast<std::uint64_t>(r % tokens * C + c),
@@ -45,16 +58,17 @@ struct Sum {
 #pragma unroll
       for (int k = 0; k < W; ++k) b[k] *= keep[k];
     }
-    T sum[W];
 #pragma unroll
-    for (int k = 0; k < W; ++k) {
-      sum[k] = from_float<T>(v[k] + b[k]);
-      v[k] = to_float(sum[k]);
-    }
-    store_as(out + at, sum, extent);
+    for (int k = 0; k < W; ++k) x[k] += b[k];
+    Pack sum;
+    pack(sum, x);
+    store_raw(out + r * C + c, sum, extent);
+    return sum;
   }
-  __device__ void again(float (&v)[kPack<T>], Index r, Index c, Extent extent) const {
-    load(v, out + r * C + c, extent);
+  __device__ Pack again(Index r, Index c, Extent extent) const {
+    Pack sum;
+    load_raw(sum, out + r * C + c, extent);
+    return sum;
   }
 };
 
@@ -63,37 +77,50 @@ template <class T, int kPacks, class Source>
 __global__ void __launch_bounds__(kRowThreads)
     layernorm_forward_kernel(T* y, float* mean, float* rstd, Source source, const T* gain,
                              const T* bias, float epsilon, Index R, Index C, bool wide) {
-  constexpr int W = kPack<T>;
-  constexpr bool kKept = kPacks > 0;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  constexpr int W = kPack<T>, kKept = kPacks > 0 ? kPacks : 1;
   const Index r =
       static_cast<Index>(blockIdx.x) * kRowWarps + static_cast<int>(threadIdx.x) / kWarp;
   if (r >= R) return;
-  float kept[kKept ? kPacks : 1][W];
-  // body(v, c, extent) on every pack of the lane.
+  const Index own = static_cast<int>(threadIdx.x) % kWarp * W;  // the lane's first column
+  Raw<T, W> kept[kKept];
   const auto for_packs = [&](bool first, const auto& body) {
-    if constexpr (kKept) {
+    float v[W];
+    if constexpr (kPacks > 0) {
 #pragma unroll
       for (int p = 0; p < kPacks; ++p) {
-        const Index c = (p * kWarp + lane) * W;
-        if (first) source.read(kept[p], r, c, extent_of(C - c, wide));
-      }
-#pragma unroll
-      for (int p = 0; p < kPacks; ++p) {
-        const Index c = (p * kWarp + lane) * W;
-        if (c < C) body(kept[p], c, extent_of(C - c, wide));
+        const Index c = own + p * kWarp * W;
+        if (c >= C) continue;
+        unpack(v, kept[p]);
+        body(v, c, extent_of(C - c, wide));
       }
     } else {
-      for (Index c = lane * W; c < C; c += kWarp * W) {
+      for (Index c = own; c < C; c += kWarp * W) {
         const Extent extent = extent_of(C - c, wide);
-        if (first)
-          source.read(kept[0], r, c, extent);
-        else
-          source.again(kept[0], r, c, extent);
-        body(kept[0], c, extent);
+        if (first) {
+          typename Source::Loaded loaded;
+          source.load(loaded, r, c, extent);
+          kept[0] = source.arrived(loaded, r, c, extent);
+        } else {
+          kept[0] = source.again(r, c, extent);
+        }
+        unpack(v, kept[0]);
+        body(v, c, extent);
       }
     }
   };
+  if constexpr (kPacks > 0) {
+    typename Source::Loaded loaded[kKept];
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const Index c = own + p * kWarp * W;
+      source.load(loaded[p], r, c, extent_of(C - c, wide));
+    }
+#pragma unroll
+    for (int p = 0; p < kPacks; ++p) {
+      const Index c = own + p * kWarp * W;
+      kept[p] = source.arrived(loaded[p], r, c, extent_of(C - c, wide));
+    }
+  }
   float sum = 0;
   for_packs(true, [&](const float(&v)[W], Index, Extent) {
 #pragma unroll
@@ -118,7 +145,7 @@ __global__ void __launch_bounds__(kRowThreads)
     for (int k = 0; k < W; ++k) b[k] = (v[k] - m) * s * g[k] + b[k];
     store(y + r * C + c, b, extent);
   });
-  if (lane == 0) {
+  if (own == 0) {
     mean[r] = m;
     rstd[r] = s;
   }

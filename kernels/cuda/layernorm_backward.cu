@@ -11,6 +11,9 @@ constexpr int kAtOnce = 2;          // rows whose numbers are on their way toget
 constexpr Index kMostChunks = 768;  // about six blocks for each of a large device's processors
 constexpr Index kLeastChunkRows = 8;
 
+// Loads zeros.
+__device__ Extent nothing() { return {0, true}; }
+
 struct RowSums {
   float g, projection;  // of g = dy * gain and of g * xhat
 };
@@ -41,23 +44,27 @@ __global__ void __launch_bounds__(kMostThreads) layernorm_backward_kernel(Norm<T
   const Index last = first + n.chunk_rows < n.R ? first + n.chunk_rows : n.R;
   int turn = 0;
   for (Index r = first; r < last; r += kAtOnce, turn ^= 1) {
-    float g[kAtOnce][W], xhat[kAtOnce][W], d[kAtOnce][W], rstd[kAtOnce];
+    float mean[kAtOnce], rstd[kAtOnce];
+    Raw<T, W> raw_dy[kAtOnce], raw_x[kAtOnce], raw_dx[kAtOnce];
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
-      const Extent extent = r + k < last ? mine : Extent{0, false};
+      const Extent extent = r + k < last ? mine : nothing();
       const Index at = (r + k) * n.C + c;
-      load(g[k], n.dy + at, extent);
-      load(xhat[k], n.x + at, extent);
-      load(d[k], n.dx + at, n.add ? extent : Extent{0, false});
+      load_raw(raw_dy[k], n.dy + at, extent);
+      load_raw(raw_x[k], n.x + at, extent);
+      load_raw(raw_dx[k], n.dx + at, n.add ? extent : nothing());
+      mean[k] = r + k < last ? n.mean[r + k] : 0.0f;
+      rstd[k] = r + k < last ? n.rstd[r + k] : 0.0f;
     }
+    float g[kAtOnce][W], xhat[kAtOnce][W];
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
-      const float mean = r + k < last ? n.mean[r + k] : 0.0f;
-      rstd[k] = r + k < last ? n.rstd[r + k] : 0.0f;
       RowSums own{0, 0};
+      unpack(g[k], raw_dy[k]);
+      unpack(xhat[k], raw_x[k]);
 #pragma unroll
       for (int i = 0; i < W; ++i) {  // dy is 0 beyond the end of a row and of the chunk
-        xhat[k][i] = (xhat[k][i] - mean) * rstd[k];
+        xhat[k][i] = (xhat[k][i] - mean[k]) * rstd[k];
         dgain[i] += g[k][i] * xhat[k][i];
         dbias[i] += g[k][i];
         g[k][i] *= gain[i];
@@ -76,10 +83,11 @@ __global__ void __launch_bounds__(kMostThreads) layernorm_backward_kernel(Norm<T
         total.projection += sums[turn][w][k].projection;
       }
       const float average = total.g * inverse, projection = total.projection * inverse;
+      float d[W];
+      unpack(d, raw_dx[k]);
 #pragma unroll
-      for (int i = 0; i < W; ++i)
-        d[k][i] += (g[k][i] - average - xhat[k][i] * projection) * rstd[k];
-      if (r + k < last) store(n.dx + (r + k) * n.C + c, d[k], mine);
+      for (int i = 0; i < W; ++i) d[i] += (g[k][i] - average - xhat[k][i] * projection) * rstd[k];
+      if (r + k < last) store(n.dx + (r + k) * n.C + c, d, mine);
     }
   }
   float* partial = n.partial + static_cast<Index>(blockIdx.x) * 2 * n.C + c;

@@ -50,10 +50,13 @@ __global__ void __launch_bounds__(kMaxThreads)
   if (row.index >= R) return;
   const float m = mean[row.index], s = rstd[row.index];
   const auto compute = [&](float(&g)[W], float(&xhat)[W], Index c, Extent extent) {
+    Raw<T, W> raw_dy, raw_x;
+    load_raw(raw_dy, dy + row.index * C + c, extent);
+    load_raw(raw_x, x + row.index * C + c, extent);
     float w[W];
-    load(g, dy + row.index * C + c, extent);
     load(w, gain + c, extent);
-    load(xhat, x + row.index * C + c, extent);
+    unpack(g, raw_dy);
+    unpack(xhat, raw_x);
 #pragma unroll
     for (int k = 0; k < W; ++k) {
       g[k] *= w[k];

@@ -10,9 +10,12 @@ struct WeightTerms {
   const T *dy, *x;
   Index C;
   __device__ void operator()(float (&term)[2][kPack<T>], Index r, Index c, Extent extent) const {
+    Raw<T, kPack<T>> raw_x, raw_dy;
+    load_raw(raw_x, x + r * C + c, extent);
+    load_raw(raw_dy, dy + r * C + c, extent);
     float xhat[kPack<T>];
-    load(xhat, x + r * C + c, extent);
-    load(term[1], dy + r * C + c, extent);
+    unpack(xhat, raw_x);
+    unpack(term[1], raw_dy);
     const float m = mean[r], s = rstd[r];
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) term[0][k] = term[1][k] * ((xhat[k] - m) * s);

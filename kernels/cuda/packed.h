@@ -38,56 +38,76 @@ struct Extent {
   bool wide;
 };
 
-// What a pack of W numbers is moved in: words of 16 bytes, or one of 8.
-template <int W, class T>
-using MoveWord = std::conditional_t<W * sizeof(T) % kPackBytes == 0, uint4, uint2>;
-
-// The pack of W numbers from p on; numbers beyond the extent read as 0.
-template <int W, class T>
-__device__ void load(float (&x)[W], const T* p, Extent extent) {
-  using Word = MoveWord<W, T>;
+// W numbers of T as they are moved: in words of 16 bytes, or one of 8.
+template <class T, int W>
+struct Raw {
+  using Word = std::conditional_t<W * sizeof(T) % kPackBytes == 0, uint4, uint2>;
   static_assert(W * sizeof(T) % sizeof(Word) == 0);
+  static constexpr int kPer = sizeof(Word) / sizeof(T), kWords = W / kPer;
+  Word word[kWords];
+};
+
+// The numbers from p on; those beyond the extent are 0. A thread that needs several packs loads
+// them all before it unpacks any, so that they are on their way together.
+template <class T, int W>
+__device__ void load_raw(Raw<T, W>& raw, const T* p, Extent extent) {
+  using R = Raw<T, W>;
   if (extent.wide && extent.count >= W) {
-    constexpr int kPer = sizeof(Word) / sizeof(T);
 #pragma unroll
-    for (int v = 0; v < W / kPer; ++v) {
-      const Word raw = reinterpret_cast<const Word*>(p)[v];
-      T part[kPer];
-      memcpy(static_cast<void*>(part), &raw, sizeof part);
-#pragma unroll
-      for (int k = 0; k < kPer; ++k) x[v * kPer + k] = to_float(part[k]);
-    }
+    for (int v = 0; v < R::kWords; ++v)
+      raw.word[v] = reinterpret_cast<const typename R::Word*>(p)[v];
   } else {
+    T x[W];
 #pragma unroll
-    for (int k = 0; k < W; ++k) x[k] = k < extent.count ? to_float(p[k]) : 0.0f;
+    for (int k = 0; k < W; ++k) x[k] = k < extent.count ? p[k] : from_float<T>(0.0f);
+    memcpy(raw.word, static_cast<const void*>(x), sizeof x);
   }
 }
-
-// The same from numbers of T already.
-template <int W, class T>
-__device__ void store_as(T* p, const T (&x)[W], Extent extent) {
-  using Word = MoveWord<W, T>;
-  static_assert(W * sizeof(T) % sizeof(Word) == 0);
-  if (extent.wide && extent.count >= W) {
-    constexpr int kPer = sizeof(Word) / sizeof(T);
+template <class T, int W>
+__device__ void unpack(float (&x)[W], const Raw<T, W>& raw) {
 #pragma unroll
-    for (int v = 0; v < W / kPer; ++v) {
-      Word raw;
-      memcpy(&raw, static_cast<const void*>(x + v * kPer), sizeof raw);
-      reinterpret_cast<Word*>(p)[v] = raw;
-    }
+  for (int v = 0; v < Raw<T, W>::kWords; ++v) {
+    T part[Raw<T, W>::kPer];
+    memcpy(static_cast<void*>(part), raw.word + v, sizeof part);
+#pragma unroll
+    for (int k = 0; k < Raw<T, W>::kPer; ++k) x[v * Raw<T, W>::kPer + k] = to_float(part[k]);
+  }
+}
+// Both at once, for a pack alone.
+template <int W, class T>
+__device__ void load(float (&x)[W], const T* p, Extent extent) {
+  Raw<T, W> raw;
+  load_raw(raw, p, extent);
+  unpack(x, raw);
+}
+
+template <class T, int W>
+__device__ void store_raw(T* p, const Raw<T, W>& raw, Extent extent) {
+  if (extent.wide && extent.count >= W) {
+#pragma unroll
+    for (int v = 0; v < Raw<T, W>::kWords; ++v)
+      reinterpret_cast<typename Raw<T, W>::Word*>(p)[v] = raw.word[v];
   } else {
+    T x[W];
+    memcpy(static_cast<void*>(x), raw.word, sizeof x);
 #pragma unroll
     for (int k = 0; k < W; ++k)
       if (k < extent.count) p[k] = x[k];
   }
 }
-template <int W, class T>
-__device__ void store(T* p, const float (&x)[W], Extent extent) {
+// Rounded to T.
+template <class T, int W>
+__device__ void pack(Raw<T, W>& raw, const float (&x)[W]) {
   T rounded[W];
 #pragma unroll
   for (int k = 0; k < W; ++k) rounded[k] = from_float<T>(x[k]);
-  store_as(p, rounded, extent);
+  memcpy(raw.word, static_cast<const void*>(rounded), sizeof rounded);
+}
+template <int W, class T>
+__device__ void store(T* p, const float (&x)[W], Extent extent) {
+  Raw<T, W> raw;
+  pack(raw, x);
+  store_raw(p, raw, extent);
 }
 
 // The extent of a pack that begins `rest` numbers before the end.
