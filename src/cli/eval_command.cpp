@@ -14,6 +14,7 @@ void add_eval_command(CLI::App& app) {
     std::string checkpoint;
     std::vector<std::string> data;
     Index sequence_length = 0, samples = 0;
+    std::string device = "auto";
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
@@ -29,6 +30,9 @@ void add_eval_command(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--samples", arguments->samples, "only the first so many samples; 0: all")
       ->capture_default_str();
+  command->add_option("--device", arguments->device, "auto (a GPU, where there is one), cpu, cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str();
   command->footer(
       "Example:\n  chimera eval --checkpoint runs/quickstart/checkpoints --data "
       "'runs/quickstart/data/val-*.bin'");
@@ -39,7 +43,8 @@ void add_eval_command(CLI::App& app) {
     if (arguments->samples < 0)
       FailUsage("--samples is ", arguments->samples, "; it must be 0 (all) or more");
     const train::EvaluationReport r = train::evaluate_checkpoint(
-        arguments->checkpoint, arguments->data, arguments->sequence_length, arguments->samples);
+        arguments->checkpoint, arguments->data, arguments->sequence_length, arguments->samples,
+        arguments->device);
     std::printf("checkpoint  %s (step %ld)\n", r.checkpoint.c_str(), static_cast<long>(r.step));
     std::printf("tokens      %ld of %ld in %ld samples of %ld\n", static_cast<long>(r.tokens),
                 static_cast<long>(r.tokens_in_data), static_cast<long>(r.samples),

@@ -45,7 +45,7 @@ double bytes_per_token(const data::Dataset& dataset) {
 
 EvaluationReport evaluate_checkpoint(const std::string& checkpoint,
                                      const std::vector<std::string>& shards, Index sequence_length,
-                                     Index samples) {
+                                     Index samples, const std::string& device) {
   const auto source = checkpoint::Checkpoint::open(checkpoint);
   Config config;
   config.model = source.manifest().model;
@@ -68,12 +68,19 @@ EvaluationReport evaluate_checkpoint(const std::string& checkpoint,
   if (report.samples == available) report.bytes_per_token = bytes_per_token(data.dataset());
   config.parallel.micro_batch_size = std::clamp<Index>(kTokensPerBatch / T, 1, report.samples);
   config.parallel.transport = "local";
+  config.device.kind = device;
+  config.device.tune = false;
 
   const Programs programs = build_programs(config);
   run_workers(config, [&](Communicator& comm) {
-    Worker worker(config, programs, comm, [] { return false; });
-    worker.for_each_parameter(
-        [&](const Worker::Entry& e) { source.read(e.parameter.name, e.weight); });
+    Worker worker(config, programs, comm, [] { return false; },
+                  make_backend(config, programs, comm));
+    std::vector<float> values;
+    worker.for_each_parameter([&](const Worker::Entry& e) {
+      values.resize(static_cast<std::size_t>(e.weight.size()));
+      source.read(e.parameter.name, e.weight.at(values.data()));
+      worker.set_weight(e, values);
+    });
     report.loss = worker.evaluate(data, report.samples).loss;
   });
   return report;

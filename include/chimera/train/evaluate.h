@@ -14,10 +14,10 @@ struct EvaluationReport {
   double loss = 0;             // nats per token
   double bytes_per_token = 0;  // of the text behind the shards; 0 where no dataset.json tells
 };
-// `sequence_length` 0: that of training; `samples` 0: all whole samples.
+// `sequence_length` 0: that of training; `samples` 0: all whole samples; `device` as device.kind.
 EvaluationReport evaluate_checkpoint(const std::string& checkpoint,
                                      const std::vector<std::string>& shards, Index sequence_length,
-                                     Index samples);
+                                     Index samples, const std::string& device = "auto");
 
 class TextModel {
  public:

@@ -56,6 +56,15 @@ TEST_CASE("gpu program: trains as on the CPU, stops, resumes to the last bit") {
   project.train_ok("parts", plain + "--set train.steps=6");
   project.train_ok("parts", plain);
   CHECK(curve(project, "one") == curve(project, "parts"));
+
+  const auto loss_on = [&](const std::string& device) {
+    const CommandResult result = project.run(
+        "whole", "eval --checkpoint checkpoints --data '../data/val-*.bin' --device " + device);
+    INFO(result.out + result.err);
+    REQUIRE(result.exit_code == 0);
+    return std::stod(result.out.substr(result.out.find("loss ") + 5));
+  };
+  CHECK(std::abs(loss_on("cuda") - loss_on("cpu")) < 2e-4);  // printed with four digits
 }
 
 TEST_CASE("gpu program: not enough memory is said before step 0, with what would fit") {
