@@ -21,6 +21,13 @@ Floats every_op(Ops& ops) {
   ops.layernorm_backward_weight(tensor(gain, {C}), tensor(bias, {C}), m, s, tensor(d, {R, C}),
                                 rows);
   ops.bias_backward(tensor(bias, {C}), tensor(d, {R, C}));
+  Floats dgain = random_floats(C, 11), dbias = random_floats(C, 12);
+  ops.layernorm_backward(tensor(dx, {R, C}), tensor(dgain, {C}), tensor(dbias, {C}), m, s,
+                         tensor(d, {R, C}), rows, tensor(gain, {C}), Write::Add);
+  keep(y), keep(dx), keep(dgain), keep(dbias);
+  ops.residual_layernorm_forward(tensor(dx, {R, C}), m, s, tensor(y, {B, T, C}),
+                                 tensor(x, {B, T, C}), tensor(d, {B, T, C}), tensor(gain, {C}),
+                                 tensor(bias, {C}), 1e-5f, dropout);
   keep(y), keep(dx), keep(gain), keep(bias);
   ops.attention_forward(tensor(y, {B, T, C}), tensor(lse, {B, H, T}), tensor(qkv, {B, T, 3, C}), H,
                         dropout);
@@ -36,6 +43,16 @@ Floats every_op(Ops& ops) {
   keep(wte), keep(wpe), keep(losses), keep(logits), keep(y);
   ops.residual_forward(tensor(y, {B, T, C}), tensor(x, {B, T, C}), tensor(d, {B, T, C}), dropout);
   keep(y);
+  Floats moment = random_floats(R * C, 10), squares(moment.size(), 1.0f);
+  const AdamWTensor updated{.param = tensor(x, {R * C}),
+                            .m = tensor(moment, {R * C}),
+                            .v = tensor(squares, {R * C}),
+                            .grad = tensor(d, {R * C}),
+                            .weight = {},
+                            .rate = 1e-2f,
+                            .decay = 0.1f};
+  ops.adamw({&updated, 1}, {});
+  keep(x), keep(moment), keep(squares);
   all.push_back(static_cast<float>(ops.sum_squares(tensor(logits, {R, V}))));
   return all;
 }
