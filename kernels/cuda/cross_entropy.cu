@@ -1,6 +1,6 @@
 // Softmax cross entropy, a block per row: one pass for the maximum and the sum of exponentials, one
-// that turns logits into gradients. Numbers are read one by one, neighbours by neighbouring
-// threads: rows of a vocabulary of odd size do not begin at packs.
+// that turns logits into gradients. GPT-2's vocabulary is odd, so rows do not begin at packs: a
+// thread takes the packs of memory that the row lies in, the first and the last of them in part.
 #include "kernels.h"
 #include "packed.h"
 #include "reduce.h"
@@ -9,21 +9,58 @@ namespace chimera::cuda {
 namespace {
 
 constexpr int kRowThreads = 512;
-constexpr int kBatch = 8;  // numbers of a thread loaded before any is used
+constexpr int kAtOnce = 4;  // packs of a thread that are on their way together
 
-// The numbers of a row that belong to this thread, kBatch at a time: body(values, count).
+// The packs of a row of V numbers that begins `lead` numbers behind an address that may be moved at
+// once.
+template <class T>
+struct RowPacks {
+  T* base;
+  int lead;
+  Index V, count;
+  __device__ RowPacks(T* row, Index size) : V(size) {
+    lead = static_cast<int>(reinterpret_cast<std::uintptr_t>(row) % kPackBytes / sizeof(T));
+    base = row - lead;
+    count = (lead + V + kPack<T> - 1) / kPack<T>;
+  }
+  // Numbers first ... end - 1 of pack q are of the row; number k of it is column(q) + k.
+  __device__ int first(Index q) const { return q == 0 ? lead : 0; }
+  __device__ int end(Index q) const {
+    const Index rest = lead + V - q * kPack<T>;
+    return rest < kPack<T> ? static_cast<int>(rest) : kPack<T>;
+  }
+  __device__ Index column(Index q) const { return q * kPack<T> - lead; }
+};
+
+// body(q, x) on every pack of this thread, unpacked; what is not of the row is `outside`.
 template <class T, class Body>
-__device__ void for_batches(const T* row, Index V, const Body& body) {
-  for (Index i = threadIdx.x; i < V; i += kRowThreads * kBatch) {
-    float x[kBatch];
-    int count = 0;
+__device__ void for_packs(const RowPacks<T>& row, float outside, const Body& body) {
+  constexpr int W = kPack<T>;
+  for (Index from = threadIdx.x; from < row.count; from += kRowThreads * kAtOnce) {
+    Raw<T, W> raw[kAtOnce];
 #pragma unroll
-    for (int k = 0; k < kBatch; ++k) {
-      const Index at = i + k * kRowThreads;
-      x[k] = at < V ? to_float(row[at]) : 0.0f;
-      count += at < V;
+    for (int b = 0; b < kAtOnce; ++b) {
+      const Index q = from + b * kRowThreads;
+      if (q >= row.count) continue;
+      const T* p = row.base + q * W;
+      if (row.first(q) == 0 && row.end(q) == W) {
+        raw[b].word[0] = *reinterpret_cast<const uint4*>(p);
+      } else {
+        T x[W];
+#pragma unroll
+        for (int k = 0; k < W; ++k)
+          x[k] = k >= row.first(q) && k < row.end(q) ? p[k] : from_float<T>(outside);
+        memcpy(raw[b].word, static_cast<const void*>(x), sizeof x);
+      }
     }
-    body(i, x, count);
+#pragma unroll
+    for (int b = 0; b < kAtOnce; ++b) {
+      const Index q = from + b * kRowThreads;
+      if (q >= row.count) continue;
+      float x[W];
+      unpack(x, raw[b]);
+      body(q, x);
+    }
   }
 }
 
@@ -34,24 +71,23 @@ struct Sums {
 };
 
 template <class T>
-__device__ Sums sum_row(const T* row, Index V) {
+__device__ Sums sum_row(const RowPacks<T>& row) {
+  constexpr int W = kPack<T>;
   __shared__ float warps[kRowThreads / kWarp];
   Sums own{-INFINITY, 0, 0};
-  for_batches(row, V, [&](Index, const float(&x)[kBatch], int count) {
+  for_packs(row, -INFINITY, [&](Index q, const float(&x)[W]) {
     float best = own.max;
 #pragma unroll
-    for (int k = 0; k < kBatch; ++k)
-      if (k < count) best = fmaxf(best, x[k]);
+    for (int k = 0; k < W; ++k) best = fmaxf(best, x[k]);
     // Nothing but -infinity so far: the terms below would be NaN, and are 0 beside any number.
     const float base = best == -INFINITY ? 0.0f : best;
     own.exps *= expf(own.max - base);
     own.max = best;
 #pragma unroll
-    for (int k = 0; k < kBatch; ++k)
-      if (k < count) {
-        own.exps += expf(x[k] - base);
-        own.logits += x[k];
-      }
+    for (int k = 0; k < W; ++k) {
+      own.exps += expf(x[k] - base);
+      own.logits += k >= row.first(q) && k < row.end(q) ? x[k] : 0.0f;
+    }
   });
   const float max = block_max(own.max, warps);
   const float exps = own.exps == 0.0f ? 0.0f : own.exps * expf(own.max - max);
@@ -59,22 +95,34 @@ __device__ Sums sum_row(const T* row, Index V) {
 }
 
 template <class T>
+__device__ void store_part(const RowPacks<T>& row, Index q, const float (&x)[kPack<T>]) {
+  constexpr int W = kPack<T>;
+  T* p = row.base + q * W;
+  if (row.first(q) == 0 && row.end(q) == W) return store(p, x, {W, true});
+#pragma unroll
+  for (int k = 0; k < W; ++k)
+    if (k >= row.first(q) && k < row.end(q)) p[k] = from_float<T>(x[k]);
+}
+
+template <class T>
 __global__ void __launch_bounds__(kRowThreads)
     cross_entropy_kernel(float* losses, T* logits, const std::int32_t* targets, BadId* bad,
                          float smoothing, float scale, bool gradient, Index V) {
+  constexpr int W = kPack<T>;
   const Index r = blockIdx.x;
-  T* row = logits + r * V;
+  const RowPacks<T> row(logits + r * V, V);
   Index target = targets[r];
   if (target < 0 || target >= V) {
     if (threadIdx.x == 0)
       atomicMin(bad, static_cast<BadId>(r) << 32 | static_cast<std::uint32_t>(target));
     target = 0;
   }
-  const Sums sums = sum_row(row, V);
+  const Sums sums = sum_row(row);
   const double s = static_cast<double>(smoothing), size = static_cast<double>(V);
   if (threadIdx.x == 0) {
     const double m = static_cast<double>(sums.max), log_sum = log(static_cast<double>(sums.exps));
-    const double nll = m - static_cast<double>(to_float(row[target])) + log_sum;
+    const double own = static_cast<double>(to_float(logits[r * V + target]));
+    const double nll = m - own + log_sum;
     const double uniform =
         smoothing != 0 ? m - static_cast<double>(sums.logits) / size + log_sum : 0.0;
     losses[r] = static_cast<float>((1 - s) * nll + s * uniform);
@@ -84,14 +132,14 @@ __global__ void __launch_bounds__(kRowThreads)
   const float factor = scale / sums.exps;
   const float shift = scale * smoothing / static_cast<float>(V);
   const float on_target = scale * (1 - smoothing);
-  for_batches(row, V, [&](Index i, const float(&x)[kBatch], int count) {
+  for_packs(row, 0.0f, [&](Index q, const float(&x)[W]) {
+    float d[W];
 #pragma unroll
-    for (int k = 0; k < kBatch; ++k)
-      if (k < count) {
-        const Index at = i + k * kRowThreads;
-        const float d = expf(x[k] - sums.max) * factor - shift;
-        row[at] = from_float<T>(at == target ? d - on_target : d);
-      }
+    for (int k = 0; k < W; ++k) {
+      d[k] = expf(x[k] - sums.max) * factor - shift;
+      if (row.column(q) + k == target) d[k] -= on_target;
+    }
+    store_part(row, q, d);
   });
 }
 
