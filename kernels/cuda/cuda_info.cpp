@@ -1,5 +1,7 @@
 #include "chimera/device/cuda_info.h"
 
+#include "chimera/comm/device_transport.h"
+#include "cudnn_attention.h"
 #include "kernels.h"
 #include "matmul.h"
 
@@ -97,10 +99,20 @@ std::vector<CudaDeviceInfo> cuda_devices() {
 }
 
 std::vector<CudaLibrary> cuda_libraries() {
-  std::string matmul = cuda::matmul_library();  // "cuBLASLt 13.1.0"
+  // "cuBLASLt 13.1.0" without its name.
+  const auto version = [](const std::string& text) { return text.substr(text.find(' ') + 1); };
+  std::string cudnn;
+  try {
+    const auto attention = cuda::find_cudnn_attention(nullptr, cudnn);
+    if (attention != nullptr) cudnn = version(attention->version());
+  } catch (const Error& e) {
+    cudnn = e.what();
+  }
   return {{"driver", version_text(driver_version())},
           {"runtime", version_text(runtime_version())},
-          {"cuBLASLt", matmul.substr(matmul.find(' ') + 1)}};
+          {"cuBLASLt", version(cuda::matmul_library())},
+          {"cuDNN", cudnn},
+          {"NCCL", version(nccl_library())}};
 }
 
 }  // namespace chimera

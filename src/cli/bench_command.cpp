@@ -13,6 +13,7 @@
 #include "chimera/ops/timed_ops.h"
 #include "chimera/train/metrics.h"
 #include "chimera/train/worker.h"
+#include "bench_gpu_command.h"
 #include "bench_schedule_command.h"
 #include "measure_layout.h"
 
@@ -131,6 +132,7 @@ void add_bench_command(CLI::App& app) {
   add_step_benchmark(*bench);
   add_schedule_benchmark(*bench);
   add_comm_benchmarks(*bench);
+  add_gpu_benchmarks(*bench);
 }
 
 }  // namespace chimera::cli

@@ -10,6 +10,8 @@
 #include "chimera/plan/footprint.h"
 #include "chimera/train/build_identity.h"
 #include "chimera/train/worker.h"
+#include "gpu_report.h"
+#include "memory_table.h"
 
 namespace chimera::cli {
 namespace {
@@ -28,33 +30,6 @@ std::string grouped(Index value) {
   std::string digits = std::to_string(value);
   for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
   return digits;
-}
-
-std::string in_gib(Index bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4f",
-                static_cast<double>(bytes) / static_cast<double>(Index{1} << 30));
-  return text;
-}
-
-// A line per worker of the first replica; those of others need as much, but for shares of what is
-// cut among all (ZeRO, the chunks of a sum).
-void print_memory(const train::Config& config) {
-  const train::Programs programs = train::build_programs(config);
-  const auto stages = plan::all_stage_bytes(train::shape_of(config), programs.train);
-  std::printf("memory in GiB  %8s %10s %10s %12s %12s %10s %11s %10s\n", "weights", "gradients",
-              "moments", "edge slots", "full slots", "workspace", "reductions", "all");
-  for (int w = 0; w < programs.train.depth; ++w) {
-    const plan::WorkerFootprint f =
-        plan::worker_footprint(stages, programs.train, &programs.evaluation, 0, w);
-    std::printf(
-        "  worker %-6d%8s %10s %10s %12s %12s %10s %11s %10s\n", w, in_gib(f.weights()).c_str(),
-        in_gib(f.gradients()).c_str(), in_gib(f.moments()).c_str(),
-        in_gib(checked_mul(f.edge_slots, f.edge_slot_bytes)).c_str(),
-        in_gib(checked_mul(f.full_slots, f.full_slot_bytes)).c_str(), in_gib(f.workspace).c_str(),
-        in_gib(f.reductions).c_str(), in_gib(f.bytes()).c_str());
-  }
-  std::fflush(stdout);
 }
 
 void print_config(const InfoArguments& a) {
@@ -90,8 +65,8 @@ void add_info_command(CLI::App& app) {
     if (arguments->config.empty() && !arguments->overrides.empty())
       FailUsage("--set is ", arguments->overrides.front(),
                 "; it changes a configuration: give --config");
-    std::cout << train::build_report() << "memory         " << plan::bytes_text(physical_memory())
-              << " on this machine\n";
+    std::cout << train::build_report() << gpu_report() << "memory         "
+              << plan::bytes_text(physical_memory()) << " on this machine\n";
     if (!arguments->config.empty()) print_config(*arguments);
   });
 }

@@ -7,15 +7,17 @@
 
 namespace chimera::cli {
 
-double measure_step_seconds(const train::Config& config, Index steps) {
+std::vector<double> measure_steps(const train::Config& config, Index steps) {
   constexpr Index kUncounted = 2;  // pages are touched, primitives made, pipelines filled
-  ENSURE(steps >= 1, "the fastest of ", steps, " steps");
+  ENSURE(steps >= 1, "the times of ", steps, " steps");
   const train::Programs programs = train::build_programs(config);
   std::vector<double> ends;  // of the steps on the first worker
   run_local(narrow<int>(config.workers()), config.parallel.timeout_seconds,
             train::threads_per_worker(config, "local"), [&](Communicator& comm) {
               MeaninglessSamples samples(config.sequence_length(), config.model.vocab_size);
-              train::Worker worker(config, programs, comm, [] { return false; });
+              train::Worker worker(
+                  config, programs, comm, [] { return false; },
+                  train::make_backend(config, programs, comm));
               worker.initialize_weights();
               worker.train_steps(
                   samples, 0, kUncounted + steps, [&](Index, const train::StepResult&) {
@@ -28,7 +30,12 @@ double measure_step_seconds(const train::Config& config, Index steps) {
   std::vector<double> seconds;
   for (std::size_t i = kUncounted; i < ends.size(); ++i) seconds.push_back(ends[i] - ends[i - 1]);
   ENSURE(!seconds.empty(), "no step was run");
-  return *std::ranges::min_element(seconds);
+  return seconds;
+}
+
+double measure_step_seconds(train::Config config, Index steps) {
+  config.device.kind = "cpu";
+  return std::ranges::min(measure_steps(config, steps));
 }
 
 }  // namespace chimera::cli

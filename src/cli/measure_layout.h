@@ -20,8 +20,10 @@ class MeaninglessSamples final : public train::SampleSource {
   Index T_, vocabulary_;
 };
 
-// Seconds from step to step: the fastest of `steps` consecutive ones after the first two, with the
-// layout's workers as threads of this process.
-double measure_step_seconds(const train::Config& config, Index steps);
+// Seconds from step to step of `steps` consecutive ones after the first two, with the layout's
+// workers as threads of this process, on the configuration's kind of device.
+std::vector<double> measure_steps(const train::Config& config, Index steps);
+// The fastest of them, on the CPU.
+double measure_step_seconds(train::Config config, Index steps);
 
 }  // namespace chimera::cli

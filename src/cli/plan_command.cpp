@@ -14,6 +14,7 @@
 #include "chimera/plan/search.h"
 #include "chimera/tensor/half.h"
 #include "measure_layout.h"
+#include "memory_table.h"
 #include "model_option.h"
 
 namespace chimera::cli {
@@ -21,7 +22,7 @@ namespace {
 
 struct Arguments {
   std::string model, cluster, calibration, transport = "local", memory, output, precision;
-  Index measured_steps = 0;
+  Index measured_steps = 0, devices = 0;
   plan::SearchRequest search;
 };
 
@@ -138,7 +139,28 @@ std::string precision_text(const plan::SearchRequest& s, bool estimated) {
                 "'s; no rate of 16-bit products is known)");
 }
 
+// Without --workers: the layout of the configuration itself, on devices of so much memory.
+void run_memory(const Arguments& a) {
+  if (!std::filesystem::exists(a.model))
+    FailUsage("--workers and --batch are missing; or, for the memory of a layout that is given, ",
+              "--model must be a configuration's file, and is ", a.model);
+  if (a.memory.empty() == a.cluster.empty())
+    FailUsage("without --workers the layout of ", a.model,
+              " is looked at: give either --memory or --cluster, which say what a device has");
+  train::Config config = train::load_config(a.model, {});
+  if (a.search.T > 0) config.data.sequence_length = a.search.T;
+  if (!a.precision.empty()) config.precision.compute = a.precision;
+  check_memory_of(config, a.devices,
+                  a.memory.empty() ? static_cast<Index>(cluster_option(a.cluster).memory_bytes)
+                                   : parse_bytes(a.memory));
+}
+
 void run(Arguments& a) {
+  if (a.search.workers == 0 && a.search.batch == 0) return run_memory(a);
+  if (a.search.workers == 0 || a.search.batch == 0)
+    FailUsage("--workers and --batch go together; ",
+              a.search.workers == 0 ? "--workers" : "--batch", " is missing");
+  if (a.devices > 0) FailUsage("--devices is for the memory of a given layout: without --workers");
   if (a.cluster.empty() == a.calibration.empty())
     FailUsage("give either --cluster, or --calibration for this machine",
               a.cluster.empty() ? "" : ", not both");
@@ -201,11 +223,14 @@ void add_what_is_planned(CLI::App& command, Arguments& a) {
       ->check(CLI::IsMember({"local", "mpi"}))
       ->capture_default_str();
   command.add_option("--workers", a.search.workers, "P = D * W")
-      ->check(CLI::Range(Index{1}, Index{1} << 24))
-      ->required();
+      ->check(CLI::Range(Index{1}, Index{1} << 24));
   command.add_option("--batch", a.search.batch, "sequences per step, B * N * W")
-      ->check(CLI::Range(Index{1}, Index{1} << 32))
-      ->required();
+      ->check(CLI::Range(Index{1}, Index{1} << 32));
+  command
+      .add_option("--devices", a.devices,
+                  "without --workers: devices that the configuration's workers share; 0: one each")
+      ->check(CLI::Range(Index{0}, Index{1} << 24))
+      ->capture_default_str();
   command.add_option("--sequence", a.search.T, "tokens per sequence; 0: the model's")
       ->check(CLI::Range(Index{0}, Index{1} << 24))
       ->capture_default_str();
@@ -246,15 +271,20 @@ void add_choices(CLI::App& command, Arguments& a) {
 
 void add_plan_command(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
+  arguments->search.workers = arguments->search.batch = 0;  // not given
   CLI::App* command = app.add_subcommand(
       "plan", "Rank layouts by predicted time and memory; no GPU, no MPI, no data");
   add_what_is_planned(*command, *arguments);
   add_choices(*command, *arguments);
   command->footer(
+      "Without --workers and --batch: the memory of the configuration's own layout, whether it "
+      "fits, "
+      "and what would.\n"
       "step ms is simulated over the very program that would run; Eq. 1 is the paper's formula.\n"
       "Examples:\n"
       "  chimera plan --model gpt2-1.3b --cluster piz-daint --workers 512 --batch 512 --sequence "
       "632\n"
+      "  chimera plan --model configs/gpt2-1.3b-chimera-d32.json --memory 16GB\n"
       "  chimera plan --model run.json --calibration calibration.json --workers 2 --batch 8 -o "
       "best.json");
   command->callback([arguments] { run(*arguments); });

@@ -11,10 +11,10 @@
 #include "chimera/device/cuda_info.h"
 #include "chimera/ops/cuda_ops.h"
 #include "chimera/ops/narrow_ops.h"
+#include "chimera/train/memory_check.h"
 #include "chimera/train/near_gpu.h"
 #include "chimera/train/worker.h"
 #include "chimera/train/world.h"
-#include "memory_check.h"
 
 namespace chimera::train {
 namespace {

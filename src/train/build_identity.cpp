@@ -23,8 +23,7 @@ std::string build_report() {
   return concat("chimera ", CHIMERA_VERSION, ", ", CHIMERA_COMPILER, ", ", CHIMERA_BUILD_TYPE, "\n",
                 "cores          ", available_cores(), " in this process's affinity mask\n",
                 "cpu kernels    ", cpu_isa_report(), "\n", "matrix product ", matmul_library(),
-                "\n", "mpi            ", mpi, "\n",
-                "cuda           not part of this version: everything runs on the cpu\n");
+                "\n", "mpi            ", mpi, "\n");
 }
 
 }  // namespace chimera::train

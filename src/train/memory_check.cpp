@@ -1,4 +1,4 @@
-#include "memory_check.h"
+#include "chimera/train/memory_check.h"
 
 #include <algorithm>
 #include <functional>
@@ -10,13 +10,6 @@ using plan::bytes_text;
 
 // Kernels' scratch, algorithms of products, graphs: what is made at first use.
 constexpr Index kReserve = Index{512} << 20;
-
-Index needed(const Config& config, const Programs& programs, const std::vector<int>& ranks) {
-  const std::vector<plan::WorkerFootprint> all = footprints(config, programs);
-  Index sum = 0;
-  for (const int rank : ranks) sum += all.at(static_cast<std::size_t>(rank)).bytes() + kReserve;
-  return sum;
-}
 
 struct Change {
   std::string text;
@@ -50,8 +43,7 @@ std::vector<Change> changes_of(const Config& config) {
           halve(c);
           c.parallel.recompute = "full";
         });
-  if (p.zero_stage == 0)
-    add("parallel.zero_stage 1", [](Config& c) { c.parallel.zero_stage = 1; });
+  if (p.zero_stage == 0) add("parallel.zero_stage 1", [](Config& c) { c.parallel.zero_stage = 1; });
   if (config.precision.compute == "fp32")
     add("precision.compute bf16", [](Config& c) { c.precision.compute = "bf16"; });
   return out;
@@ -59,11 +51,33 @@ std::vector<Change> changes_of(const Config& config) {
 
 }  // namespace
 
+Index memory_needed(const std::vector<plan::WorkerFootprint>& all, const std::vector<int>& ranks) {
+  Index sum = 0;
+  for (const int rank : ranks) sum += all.at(static_cast<std::size_t>(rank)).bytes() + kReserve;
+  return sum;
+}
+
+std::string what_would_fit(const Config& config, const std::vector<int>& ranks, Index bytes) {
+  std::string text;
+  for (const Change& change : changes_of(config)) {
+    if (!check_config(change.config).empty()) continue;
+    const Index then =
+        memory_needed(footprints(change.config, build_programs(change.config)), ranks);
+    if (then > bytes) continue;
+    text +=
+        concat(text.empty() ? "would fit: " : "\n  or ", change.text, " (", bytes_text(then), ")");
+  }
+  if (!text.empty()) return text;
+  return "no single change of recompute, micro-batch, ZeRO or precision would fit: use more stages "
+         "(parallel.depth) or a smaller model; `chimera plan` finds layouts";
+}
+
 void check_memory(const Config& config, const Programs& programs, const std::vector<int>& ranks,
                   Index free_bytes, const std::string& device) {
-  const Index needs = needed(config, programs, ranks);
+  const std::vector<plan::WorkerFootprint> all = footprints(config, programs);
+  const Index needs = memory_needed(all, ranks);
   if (needs <= free_bytes) return;
-  const auto own = footprints(config, programs).at(static_cast<std::size_t>(ranks.front()));
+  const plan::WorkerFootprint& own = all.at(static_cast<std::size_t>(ranks.front()));
   std::string message =
       concat("not enough memory on ", device, ": ", bytes_text(needs), " are needed",
              ranks.size() > 1 ? concat(" by ", ranks.size(), " workers") : "", ", ",
@@ -71,18 +85,7 @@ void check_memory(const Config& config, const Programs& programs, const std::vec
   for (const plan::MemoryItem& item : own.items())
     message += concat("\n  ", item.owner, ", ", item.name, ": ", bytes_text(item.bytes));
   message += concat("\n  in reserve, for what kernels need: ", bytes_text(kReserve));
-  bool fits = false;
-  for (const Change& change : changes_of(config)) {
-    if (!check_config(change.config).empty()) continue;
-    const Index then = needed(change.config, build_programs(change.config), ranks);
-    if (then > free_bytes) continue;
-    message += concat("\n", fits ? "  or " : "would fit: ", change.text, " (", bytes_text(then), ")");
-    fits = true;
-  }
-  if (!fits)
-    message += "\nno single change of recompute, micro-batch, ZeRO or precision would fit: use more "
-               "stages (parallel.depth) or a smaller model; `chimera plan` finds layouts";
-  Fail(message);
+  Fail(message, "\n", what_would_fit(config, ranks, free_bytes));
 }
 
 }  // namespace chimera::train

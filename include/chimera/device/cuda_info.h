@@ -24,7 +24,8 @@ std::string cuda_problem();
 // problem. Takes hold of each for a moment, as any program that computes on it does.
 std::vector<CudaDeviceInfo> cuda_devices();
 
-// "CUDA driver 13.0" and so on; "not built in" where a library is not.
+// What the backend stands on: driver and runtime (13.0), cuBLASLt, cuDNN, NCCL; "none", or why not,
+// where one is missing.
 struct CudaLibrary {
   std::string name, version;
 };

@@ -22,7 +22,7 @@ const GpuBenchSettings kQuick{.rounds = 1,
 
 TEST_CASE("gpu bench: every op of a step is compared with the CPU and has a row") {
   const auto device = make_cuda_device(0);
-  for (const DType type : {DType::F32}) {
+  for (const DType type : {DType::F32, DType::BF16, DType::F16}) {
     const GpuBenchTable table = bench_gpu_ops(*device, kSmall, type, kQuick);
     const std::string text = gpu_table_text(table);
     INFO(text);
