@@ -7,17 +7,10 @@
 #include "packed.h"
 #include "reduce.h"
 #include "scratch.h"
+#include "sort_rows.h"
 
 namespace chimera::cuda {
 namespace {
-
-// The token of row r; one outside the vocabulary is noted in *bad and read as 0.
-__device__ Index token_at(const std::int32_t* tokens, Index r, Index V, BadId* bad) {
-  const std::int32_t token = tokens[r];
-  if (token >= 0 && token < V) return token;
-  atomicMin(bad, static_cast<BadId>(r) << 32 | static_cast<std::uint32_t>(token));
-  return 0;
-}
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -30,45 +23,38 @@ __global__ void __launch_bounds__(kThreads)
   for (Index c = static_cast<Index>(threadIdx.x) * W; c < C;
        c += static_cast<Index>(blockDim.x) * W) {
     const Extent extent = extent_of(C - c, wide);
+    Raw<T, W> raw_token, raw_position;
+    load_raw(raw_token, from + c, extent);
+    load_raw(raw_position, position + c, extent);
     float a[W], b[W];
-    load(a, from + c, extent);
-    load(b, position + c, extent);
+    unpack(a, raw_token);
+    unpack(b, raw_position);
 #pragma unroll
     for (int k = 0; k < W; ++k) a[k] += b[k];
     store(x + r * C + c, a, extent);
   }
 }
 
-// order[place] = row, where place is the number of rows that sort before it. Quadratic in rows and
-// still short beside the step they belong to: 16,384 rows are 2.7e8 comparisons.
-__global__ void __launch_bounds__(kThreads)
-    sort_rows_kernel(std::int32_t* order, const std::int32_t* tokens, BadId* bad, Index R,
-                     Index V) {
-  __shared__ std::int32_t tile[kThreads];
-  const Index r = thread_index();
-  const std::int32_t own = r < R ? static_cast<std::int32_t>(token_at(tokens, r, V, bad)) : 0;
-  std::int32_t place = 0;
-  for (Index first = 0; first < R; first += kThreads) {
-    const Index mine = first + threadIdx.x;
-    __syncthreads();
-    if (mine < R) {
-      const std::int32_t token = tokens[mine];
-      tile[threadIdx.x] = token >= 0 && token < V ? token : 0;
-    }
-    __syncthreads();
-    const int count = R - first < kThreads ? static_cast<int>(R - first) : kThreads;
-    // Rows of an earlier tile win ties, those of a later one lose them.
-    const Index block_first = static_cast<Index>(blockIdx.x) * kThreads;
-    if (first < block_first) {
-      for (int i = 0; i < count; ++i) place += tile[i] <= own;
-    } else if (first > block_first) {
-      for (int i = 0; i < count; ++i) place += tile[i] < own;
-    } else {
-      for (int i = 0; i < count; ++i)
-        place += tile[i] < own || (tile[i] == own && i < static_cast<int>(threadIdx.x));
+// sum += row(first), row(first + step), ... before `end`, in that order, several of them on their
+// way together. row(i) is the address of a pack.
+template <class T, class Row>
+__device__ void add_rows(float (&sum)[kPack<T>], Index first, Index end, Index step, Extent extent,
+                         const Row& row) {
+  constexpr int W = kPack<T>, kAtOnce = 8;
+  for (Index i = first; i < end; i += kAtOnce * step) {
+    Raw<T, W> raw[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k)
+      if (i + k * step < end) load_raw(raw[k], row(i + k * step), extent);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      if (i + k * step >= end) break;
+      float d[W];
+      unpack(d, raw[k]);
+#pragma unroll
+      for (int w = 0; w < W; ++w) sum[w] += d[w];
     }
   }
-  if (r < R) order[place] = static_cast<std::int32_t>(r);
 }
 
 // One block per place of the sorted rows; those that do not begin a token's run have nothing to do.
@@ -77,10 +63,7 @@ __global__ void __launch_bounds__(kThreads)
     add_tokens_kernel(float* dwte, const T* dx, const std::int32_t* tokens,
                       const std::int32_t* order, Index R, Index C, Index V, bool wide) {
   constexpr int W = kPack<T>;
-  const auto token_of_place = [&](Index place) {
-    const std::int32_t token = tokens[order[place]];
-    return token >= 0 && token < V ? token : 0;
-  };
+  const auto token_of_place = [&](Index place) { return token_again(tokens, order[place], V); };
   const Index begin = blockIdx.x;
   const std::int32_t token = token_of_place(begin);
   if (begin > 0 && token_of_place(begin - 1) == token) return;
@@ -95,14 +78,9 @@ __global__ void __launch_bounds__(kThreads)
   for (Index c = static_cast<Index>(threadIdx.x) * W; c < C;
        c += static_cast<Index>(blockDim.x) * W) {
     const Extent extent = extent_of(C - c, wide);
-    float sum[W], d[W];
+    float sum[W];
     load(sum, dwte + token * C + c, extent);
-#pragma unroll 4
-    for (Index place = begin; place < end; ++place) {
-      load(d, dx + order[place] * C + c, extent);
-#pragma unroll
-      for (int k = 0; k < W; ++k) sum[k] += d[k];
-    }
+    add_rows<T>(sum, begin, end, 1, extent, [&](Index place) { return dx + order[place] * C + c; });
     store(dwte + token * C + c, sum, extent);
   }
 }
@@ -117,13 +95,9 @@ __global__ void __launch_bounds__(kThreads)
   for (Index c = static_cast<Index>(threadIdx.x) * W; c < C;
        c += static_cast<Index>(blockDim.x) * W) {
     const Extent extent = extent_of(C - c, wide);
-    float sum[W], d[W];
+    float sum[W];
     load(sum, dwpe + t * C + c, extent);
-    for (Index r = t; r < R; r += tokens_of_sample) {
-      load(d, dx + r * C + c, extent);
-#pragma unroll
-      for (int k = 0; k < W; ++k) sum[k] += d[k];
-    }
+    add_rows<T>(sum, t, R, tokens_of_sample, extent, [&](Index r) { return dx + r * C + c; });
     store(dwpe + t * C + c, sum, extent);
   }
 }
@@ -156,9 +130,8 @@ void embedding_backward(float* dwte, float* dwpe, const T* dx, const std::int32_
                         Scratch& scratch, cudaStream_t stream) {
   if (R == 0 || C == 0) return;
   const unsigned rows = narrow<unsigned>(narrow<std::int32_t>(R));
-  std::int32_t* order = scratch.get<std::int32_t>(R);
+  const std::int32_t* order = sort_rows(tokens, bad, R, V, scratch, stream);
   const bool wide = wide_rows<T>(C) && aligned(dwte, dx, dwpe);
-  launch(sort_rows_kernel, blocks_for(R), kThreads, 0, stream, order, tokens, bad, R, V);
   launch(add_tokens_kernel<T>, rows, row_threads<T>(C), 0, stream, dwte, dx, tokens, order, R, C, V,
          wide);
   if (dwpe == nullptr) return;

@@ -45,18 +45,27 @@ TEST_CASE("dropout and embedding give the CPU's bits") {
   });
 }
 
-// More rows than one tile of the sort, and tokens that repeat more often than a warp is wide.
+// More rows than one tile of the sort, one digit of the tokens and three, and tokens that repeat
+// more often than a warp is wide.
 TEST_CASE("embedding backward: many rows of few tokens are added in the CPU's order") {
   const auto cpu = make_cpu_ops();
-  const Index B = 7, T = 100, R = B * T, C = 6, V = 1000;
-  Ids tokens = random_ids(R, V, 1);
-  for (std::size_t r = 0; r < tokens.size(); r += 3) tokens[r] = 421;
-  const auto run = [&](Ops& ops) {
-    Floats dx = random_floats(R * C, 4), dwte = random_floats(V * C, 5);
-    ops.embedding_backward(tensor(dwte, {V, C}), {}, tensor(dx, {R, C}), tensor(tokens, {R}), T,
-                           {});
-    return dwte;
-  };
-  const Floats expected = run(*cpu);
-  on_every_machine([&](Ops& gpu) { CHECK(run(gpu) == expected); });
+  for (const auto& [B, T, V] : {std::array<Index, 3>{7, 100, 1000},
+                                {45, 100, 256},
+                                {45, 100, 257},
+                                {3, 1025, 70'000},
+                                {1, 5, 1}}) {
+    INFO(B << " x " << T << " of " << V);
+    const Index R = B * T, C = 6;
+    Ids tokens = random_ids(R, V, 1);
+    for (std::size_t r = 0; r < tokens.size(); r += 3)
+      tokens[r] = static_cast<std::int32_t>(V * 421 / 1000);
+    const auto run = [&](Ops& ops) {
+      Floats dx = random_floats(R * C, 4), dwte = random_floats(V * C, 5);
+      ops.embedding_backward(tensor(dwte, {V, C}), {}, tensor(dx, {R, C}), tensor(tokens, {R}), T,
+                             {});
+      return dwte;
+    };
+    const Floats expected = run(*cpu);
+    on_every_machine([&](Ops& gpu) { CHECK(run(gpu) == expected); });
+  }
 }
