@@ -91,6 +91,9 @@ int run(int argc, char** argv) {
   open_standard_descriptors();
   // A limit on file sizes then is an error of write, reported as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
+  // Streams of a GPU: lanes and links are more than the 8 queues that CUDA shares among them by
+  // default, where a message that waits could hold up another stream. Read when CUDA starts.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   int exit_code = 0;
   CLI::App app("Chimera trains GPT-2 style transformers under bidirectional pipeline schedules.",
                "chimera");
