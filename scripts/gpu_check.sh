@@ -285,11 +285,11 @@ sanitizer_parts() {
 
 bench_parts() {
   local shapes=()
-  [ "$mode" = gpu ] || shapes=(--model tiny --rounds 1)
-  part "ops" 120 "$work/ops.md" "${runner[@]}" "$program" bench gpu "${shapes[@]}" --json "$work/ops.json"
+  [ "$mode" = gpu ] || shapes=(tiny --rounds 1)
+  part "ops" 120 "$work/ops.md" "${runner[@]}" "$program" bench gpu ops "${shapes[@]}" --json "$work/ops.json"
   shapes=()
-  [ "$mode" = gpu ] || shapes=(tiny --steps 2)
-  part "training steps" 120 "$work/steps.md" "${runner[@]}" "$program" bench step --device cuda "${shapes[@]}" --json "$work/steps.json"
+  [ "$mode" = gpu ] || shapes=(tiny --steps 2 --micro-batch 2)
+  part "training steps" 120 "$work/steps.md" "${runner[@]}" "$program" bench gpu step "${shapes[@]}" --json "$work/steps.json"
 }
 
 # --- report ---------------------------------------------------------------------------------------------------------
