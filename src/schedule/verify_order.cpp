@@ -9,11 +9,12 @@ namespace chimera::schedule {
 namespace {
 
 struct Post {
-  std::int64_t link;  // (source, destination, pipe)
+  std::int64_t link;  // (source, destination), and the pipe where links are told apart by it
   int worker, index;
 };
+enum class Link { OfPipe, OfAllPipes };
 
-std::vector<Post> posts(const Schedule& s, Op op) {
+std::vector<Post> posts(const Schedule& s, Op op, Link kind) {
   std::vector<Post> out;
   for (int w = 0; w < s.depth; ++w) {
     const std::vector<Instr>& body = s.programs[at(w)].body;
@@ -22,15 +23,17 @@ std::vector<Post> posts(const Schedule& s, Op op) {
       if (in.op != op) continue;
       const int source = op == Op::SendStart ? w : in.peer,
                 destination = op == Op::SendStart ? in.peer : w;
-      out.push_back({(std::int64_t{source} * s.depth + destination) * s.pipes() + in.pipe, w, i});
+      const std::int64_t link = std::int64_t{source} * s.depth + destination;
+      out.push_back({kind == Link::OfPipe ? link * s.pipes() + in.pipe : link, w, i});
     }
   }
   std::ranges::stable_sort(out, {}, &Post::link);
   return out;
 }
 
-void check_links(const Schedule& s) {
-  const std::vector<Post> sends = posts(s, Op::SendStart), receives = posts(s, Op::RecvStart);
+void check_links(const Schedule& s, Link kind) {
+  const std::vector<Post> sends = posts(s, Op::SendStart, kind),
+                          receives = posts(s, Op::RecvStart, kind);
   const auto instr = [&](const Post& post) -> const Instr& {
     return s.programs[at(post.worker)].body[at(post.index)];
   };
@@ -47,8 +50,9 @@ void check_links(const Schedule& s) {
     }
     const Instr &send = instr(sends[i]), &receive = instr(receives[i]);
     const int stage = send.stage + (send.message == Message::Activation ? 1 : -1);
-    if (std::tuple(send.message, send.micro, send.count, send.step, stage) !=
-        std::tuple(receive.message, receive.micro, receive.count, receive.step, receive.stage))
+    if (std::tuple(send.pipe, send.message, send.micro, send.count, send.step, stage) !=
+        std::tuple(receive.pipe, receive.message, receive.micro, receive.count, receive.step,
+                   receive.stage))
       fail_at(s, receives[i].worker, receives[i].index,
               concat("what arrives here is sent by ", place_of(s, sends[i].worker, sends[i].index),
                      ": the order on this link differs between its two ends"));
@@ -105,7 +109,8 @@ void check_groups(const Schedule& s) {
 }  // namespace
 
 void verify_order(const Schedule& s) {
-  check_links(s);
+  check_links(s, Link::OfPipe);
+  check_links(s, Link::OfAllPipes);
   check_groups(s);
 }
 

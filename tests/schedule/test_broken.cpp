@@ -19,6 +19,16 @@ TEST_CASE("broken: swapped receives on one link") {
            "the order on this link differs"});
 }
 
+// Right for a transport that tells the pipes apart, not for one that matches by order alone.
+TEST_CASE("broken: swapped receives of two pipes on one link") {
+  refused(good(),
+          [](Schedule& s) {
+            swap(s, 1, "RecvStart p0 s1 m1 activation", "RecvStart p1 s2 m2 gradient");
+          },
+          {"worker 1, body[", "RecvStart p1 s2 m2 gradient", "is sent by worker 0, body[",
+           "the order on this link differs"});
+}
+
 TEST_CASE("broken: a message with one end") {
   refused(good(), [](Schedule& s) { erase(s, 1, "RecvStart p0 s1 m1 activation"); },
           {"worker 0, body[", "SendStart p0 s0 m1 activation", "worker 1 never receives it"});
