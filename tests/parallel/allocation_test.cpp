@@ -35,7 +35,7 @@ std::string memory_map(train::Worker& worker) {
   std::string out;
   worker.for_each_parameter([&](const train::Worker::Entry& e) {
     if (e.versions > 1) return;  // the newest weights change places
-    for (const Tensor& t : {e.weight, e.m, e.v})
+    for (const Tensor& t : {e.weight, e.m, e.v, e.master})
       out += std::to_string(reinterpret_cast<std::uintptr_t>(t.raw())) + " ";
   });
   for (const plan::MemoryItem& item : worker.memory())
@@ -45,7 +45,8 @@ std::string memory_map(train::Worker& worker) {
 
 using Change = std::function<void(train::ParallelConfig&)>;
 
-void check_heap(const std::string& schedule, Index depth, Index width, const Change& change = {}) {
+void check_heap(const std::string& schedule, Index depth, Index width, const Change& change = {},
+                const std::string& precision = "fp32") {
   const GoldenModel model(schedule == "pipedream" ? "untied" : "tied");
   train::Config config =
       with_layout(model.config("rich"), schedule, depth, width,
@@ -54,6 +55,8 @@ void check_heap(const std::string& schedule, Index depth, Index width, const Cha
   if (change) change(config.parallel);
   config.model.embd_pdrop = config.model.attn_pdrop = config.model.resid_pdrop = 0.1;
   config.train.steps = 100;
+  config.precision.compute = precision;
+  config.precision.stochastic_rounding = precision == "bf16";
   const train::Programs programs = train::build_programs(config);
   std::size_t before = 0, after = 0;
   run_local(narrow<int>(config.workers()), 60, 1, [&](Communicator& comm) {
@@ -99,9 +102,11 @@ TEST_CASE("a step leaves the heap in use as it was, under every schedule", "[no-
       p.recompute = "full";
     });
   check_heap("chimera", 4, 1, [](train::ParallelConfig& p) { p.scaling = "doubling"; });
-  check_heap("chimera", 4, 1, [](train::ParallelConfig& p) {
-    p.split_backward = p.overlap_steps = true;
-  });
+  check_heap("chimera", 4, 1,
+             [](train::ParallelConfig& p) { p.split_backward = p.overlap_steps = true; });
+  for (const std::string precision : {"bf16", "fp16"})
+    check_heap(
+        "chimera", 2, 2, [](train::ParallelConfig& p) { p.zero_stage = 1; }, precision);
   check_heap("pipedream", 4, 2);
   check_heap("pipedream-2bw", 2, 2);
 }

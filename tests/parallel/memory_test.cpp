@@ -108,5 +108,13 @@ TEST_CASE("memory: predicted bytes are allocated bytes in every way of running")
     check(4, 1, [](auto& p) { p.split_backward = p.overlap_steps = true; });
     check(2, 1, [](auto& p) { p.schedule = "pipedream-2bw"; });
     check(2, 2, [](auto& p) { p.schedule = "interleaved", p.virtual_stages = 2; });
+    for (const std::string precision : {"bf16", "fp16"}) {
+      train::Config c =
+          with_layout(model.config("plain"), "chimera", 2, 2, model.batch() / 2, model.batch());
+      c.precision.compute = precision;
+      observe(model, c);
+      c.parallel.zero_stage = 1;
+      observe(model, c);
+    }
   }
 }
