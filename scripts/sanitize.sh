@@ -14,7 +14,7 @@ case $kind in
   *) echo "sanitize.sh: unknown sanitizers '$kind'" >&2; exit 2 ;;
 esac
 cmake -S . -B "$build" -G Ninja -DCHIMERA_WERROR=ON -DCHIMERA_TESTS=ON -DCHIMERA_BENCHMARKS=OFF \
-  -DCHIMERA_SANITIZE="$kind" >/dev/null
+  -DCHIMERA_CUDA=OFF -DCHIMERA_SANITIZE="$kind" >/dev/null  # CUDA's sources are the emulator's here
 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 export ASAN_OPTIONS=detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
