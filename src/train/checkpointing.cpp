@@ -208,17 +208,22 @@ Json state_to_json(const Worker& worker, const Config& config) {
   return state;
 }
 
-void restore_state(Worker& worker, const Json& state) {
+void restore_state(Worker& worker, const Json& state, Index step) {
   const auto found = state.find("loss_scale");
   if (found == state.end()) return;
-  const auto number = [&](const char* key) {
-    ENSURE(found->is_object() && found->contains(key) && (*found)[key].is_number(),
-           "the checkpoint's state has no number loss_scale.", key);
+  const auto part = [&](const char* key, bool whole) {
+    const bool there = found->is_object() && found->contains(key) &&
+                       (whole ? (*found)[key].is_number_integer() : (*found)[key].is_number());
+    ENSURE(there, "the checkpoint's state has no ", whole ? "whole " : "", "number loss_scale.",
+           key);
     return (*found)[key];
   };
-  worker.restore_loss_scale({.scale = number("scale").get<double>(),
-                             .good_steps = number("good_steps").get<Index>(),
-                             .skipped = number("skipped_steps").get<Index>()});
+  const optim::LossScale::State stored{.scale = part("scale", false).get<double>(),
+                                       .good_steps = part("good_steps", true).get<Index>(),
+                                       .skipped = part("skipped_steps", true).get<Index>()};
+  ENSURE(stored.skipped <= step, "the checkpoint's state has ", stored.skipped,
+         " skipped steps, its manifest ", step, " steps");
+  worker.restore_loss_scale(stored);
 }
 
 // The checkpoint to resume from, chosen by rank 0; empty for none.
@@ -313,7 +318,7 @@ Resumed load_or_initialize(Worker& worker, const Config& config, const RunIdenti
   const checkpoint::Manifest& manifest = source.manifest();
   check_same_model(manifest.model, config.model, from);
   worker.begin_at(manifest.step);
-  restore_state(worker, parse_json(manifest.state, from + ", \"state\""));
+  restore_state(worker, parse_json(manifest.state, from + ", \"state\""), manifest.step);
   worker.for_each_parameter([&](const Worker::Entry& e) {
     read_weight(worker, source, e);
     read_piece(source, "adam.m." + e.parameter.name, e, worker.device(), e.m);

@@ -67,7 +67,8 @@ TEST_CASE("plan: the memory shown is that of the run that would follow") {
   for (const char* choice :
        {" --schedule 1f1b --zero 0", " --schedule chimera --zero 1", " --schedule gems",
         " --schedule chimera --recompute full", " --schedule pipedream-2bw --stale",
-        " --schedule gpipe --recompute selective"}) {
+        " --schedule gpipe --recompute selective", " --schedule chimera --zero 1 --precision bf16",
+        " --schedule 1f1b --zero 0 --precision fp16"}) {
     const CommandResult r = run_plan(common + choice);
     INFO(choice << "\n" << r.out << r.err);
     REQUIRE(r.exit_code == 0);
@@ -81,6 +82,30 @@ TEST_CASE("plan: the memory shown is that of the run that would follow") {
     }
     CHECK_THAT(r.out, Contains(plan::bytes_text(most) + " / " + plan::bytes_text(least)));
   }
+}
+
+TEST_CASE(
+    "plan: a precision is the configuration's or the option's, and says what its times are of") {
+  const TemporaryFolder folder;
+  const std::string given = (folder / "given.json").string(),
+                    best = (folder / "best.json").string();
+  spit(given, R"({"model": {"preset": "gpt2-124m"}, "data": {"train": ["x"]}, "train": {"steps": 9},
+                  "precision": {"compute": "bf16"}})");
+  const auto plan = [&](const std::string& cluster, const std::string& more) {
+    const CommandResult r =
+        run_plan("--model " + given + " --cluster " + in_source("configs/clusters/") + cluster +
+                 ".json --workers 4 --batch 16 --top 1 -o " + best + more);
+    INFO(r.out << r.err);
+    REQUIRE(r.exit_code == 0);
+    return r.out;
+  };
+  CHECK_THAT(plan("dgx-h100", ""), Contains("times estimated for BF16\n"));
+  CHECK(train::load_config(best, {}).precision.compute == "bf16");
+  CHECK_THAT(plan("piz-daint", " --precision fp16"),
+             Contains("no rate of 16-bit products is known"));
+  CHECK(train::load_config(best, {}).precision.compute == "fp16");
+  CHECK_THAT(plan("dgx-h100", " --precision fp32"), Contains("times estimated\n"));
+  CHECK(train::load_config(best, {}).precision.compute == "fp32");
 }
 
 TEST_CASE("plan: a second measurement of the same kind replaces the first") {

@@ -155,3 +155,28 @@ TEST_CASE("a checkpoint of an fp32 run says nothing of a loss scale; an fp16 one
   CHECK(fp16.at("loss_scale").at("scale") == 0x1p25);
   CHECK(fp16.at("loss_scale").at("skipped_steps") == 1);
 }
+
+TEST_CASE("a checkpoint with a loss scale that cannot be is refused") {
+  const GoldenModel model("untied");
+  const TemporaryFolder folder;
+  const std::string saved = (folder / "saved").string();
+  const Variant v{"fp16", false, "1f1b", 1, 1, 4, 0};
+  run(model, config_for(model, v, saved), "", 1);
+  const auto path = checkpoint::Checkpoint::open(saved).path() / "manifest.json";
+  const checkpoint::Manifest whole = checkpoint::parse_manifest(slurp(path), "the manifest");
+  for (const std::string wrong :
+       {R"(5)", R"({"scale": 2})", R"({"scale": "x", "good_steps": 0, "skipped_steps": 0})",
+        R"({"scale": 0.5, "good_steps": 0, "skipped_steps": 0})",
+        R"({"scale": 1e300, "good_steps": 0, "skipped_steps": 0})",
+        R"({"scale": 2, "good_steps": -1, "skipped_steps": 0})",
+        R"({"scale": 2, "good_steps": 0.5, "skipped_steps": 0})",
+        R"({"scale": 2, "good_steps": 0, "skipped_steps": 2})"}) {
+    checkpoint::Manifest manifest = whole;
+    manifest.state = R"({"loss_scale": )" + wrong + "}";
+    spit(path, checkpoint::to_text(manifest));
+    INFO(wrong);
+    CHECK_THROWS_AS(run(model, config_for(model, v, saved), saved, 0), Error);
+  }
+  spit(path, checkpoint::to_text(whole));
+  CHECK_NOTHROW(run(model, config_for(model, v, (folder / "again").string()), saved, 0));
+}
