@@ -15,12 +15,13 @@ struct Tiles {
       : left(shared),
         left_dout(left + S::kNumbers),
         right(left_dout + S::kNumbers),
-        right_dout(right + S::kNumbers),
-        scores(reinterpret_cast<float*>(right_dout + S::kNumbers) + warp_row() * kScoreRow),
-        dscores(scores + kScoreFloats) {}
+        right_dout(right + S::kRightNumbers),
+        scores(reinterpret_cast<float*>(right_dout + S::kRightNumbers) + warp_row() * S::kScoreRow),
+        dscores(scores + S::kScoreFloats) {}
 };
 template <class T, class S>
-constexpr std::size_t kTilesBytes = 4 * S::kNumbers * sizeof(T) + 2 * kScoreFloats * sizeof(float);
+constexpr std::size_t kTilesBytes = 2 * (S::kNumbers + S::kRightNumbers) * sizeof(T) +
+                                    2 * S::kScoreFloats * sizeof(float);
 
 // From the score x (in units of log2(e), like lse) and dp = dout . v: x = the weight of the value,
 // dp = dS.
@@ -32,30 +33,32 @@ __device__ inline void weights_of(float& x, float& dp, float lse, float delta, f
 }
 
 // dK and dV of a tile of keys: left tiles are keys and values, right ones queries and dout. A lane
-// works on the columns (queries) lane and lane + 32, four keys at a time.
+// works on the columns (queries) lane, lane + 32, ..., four keys at a time.
 template <class T, class S, bool kDropout>
 __global__ void __launch_bounds__(kTensorThreads)
     attention_dkv_tensor_kernel(T* dk, T* dv, BackwardInputs<T> in, AttentionShape s, Mask mask,
                                 float scale, bool wide) {
   CHIMERA_DYNAMIC_SHARED(T, shared);
   const Tiles<T, S> tiles(shared);
-  constexpr int kColumns = kTensorTile / kWarp;
+  constexpr int kColumns = S::kRight / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const Index j = static_cast<Index>(blockIdx.x) * kTensorTile;
   const HeadOffsets at = head_offsets(s, mask, blockIdx.y, blockIdx.z);
   const Index here = s.T - j < kTensorTile ? s.T - j : kTensorTile;
   const int blocks = static_cast<int>((s.head + kSide - 1) / kSide);
-  load_numbers<S>(tiles.left, in.k + at.kv + j * s.kv_row, s.kv_row, here, s.head, wide);
-  load_numbers<S>(tiles.left_dout, in.v + at.kv + j * s.kv_row, s.kv_row, here, s.head, wide);
+  load_numbers<S, kTensorTile>(tiles.left, in.k + at.kv + j * s.kv_row, s.kv_row, here, s.head,
+                               wide);
+  load_numbers<S, kTensorTile>(tiles.left_dout, in.v + at.kv + j * s.kv_row, s.kv_row, here, s.head,
+                               wide);
   Sums dk_sum[S::kBlocks], dv_sum[S::kBlocks];
   for (auto& x : dk_sum) wmma::fill_fragment(x, 0.0f);
   for (auto& x : dv_sum) wmma::fill_fragment(x, 0.0f);
-  for (Index i = j; i < s.T; i += kTensorTile) {
-    const Index rows = s.T - i < kTensorTile ? s.T - i : kTensorTile;
+  for (Index i = j; i < s.T; i += S::kRight) {
+    const Index rows = s.T - i < S::kRight ? s.T - i : S::kRight;
     __syncthreads();  // the queries of the tile before have been used
-    load_numbers<S>(tiles.right, in.q + at.q + i * s.q_row, s.q_row, rows, s.head, wide);
-    load_numbers<S>(tiles.right_dout, in.dout + at.out + i * s.out_row, s.out_row, rows, s.head,
-                    wide);
+    load_numbers<S, S::kRight>(tiles.right, in.q + at.q + i * s.q_row, s.q_row, rows, s.head, wide);
+    load_numbers<S, S::kRight>(tiles.right_dout, in.dout + at.out + i * s.out_row, s.out_row, rows,
+                               s.head, wide);
     __syncthreads();
     score_products<S>(tiles.scores, tiles.left + warp_row() * S::kStride, tiles.right, blocks);
     score_products<S>(tiles.dscores, tiles.left_dout + warp_row() * S::kStride, tiles.right_dout,
@@ -79,8 +82,8 @@ __global__ void __launch_bounds__(kTensorThreads)
                    at.sample, mask);
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
-          x[r][c] = tiles.scores[(first + r) * kScoreRow + column] * scale;
-          dp[r][c] = tiles.dscores[(first + r) * kScoreRow + column];
+          x[r][c] = tiles.scores[(first + r) * S::kScoreRow + column] * scale;
+          dp[r][c] = tiles.dscores[(first + r) * S::kScoreRow + column];
           weights_of(x[r][c], dp[r][c], lse[c], delta[c], kDropout ? keep[r] : 1.0f,
                      query < s.T && first_key + r <= query);
         }
@@ -90,7 +93,7 @@ __global__ void __launch_bounds__(kTensorThreads)
       for (int r = 0; r < kRows; ++r)
 #pragma unroll
         for (int c = 0; c < kColumns; ++c) {
-          const int to = (first + r) * kWeightRow + lane + c * kWarp;
+          const int to = (first + r) * S::kWeightRow + lane + c * kWarp;
           reinterpret_cast<T*>(tiles.scores)[to] = from_float<T>(x[r][c]);
           reinterpret_cast<T*>(tiles.dscores)[to] = from_float<T>(dp[r][c]);
         }
@@ -118,8 +121,9 @@ __global__ void __launch_bounds__(kTensorThreads)
   const HeadOffsets at = head_offsets(s, mask, blockIdx.y, blockIdx.z);
   const Index rows = s.T - i < kTensorTile ? s.T - i : kTensorTile;
   const int blocks = static_cast<int>((s.head + kSide - 1) / kSide);
-  load_numbers<S>(tiles.left, in.q + at.q + i * s.q_row, s.q_row, rows, s.head, wide);
-  load_numbers<S>(tiles.left_dout, in.dout + at.out + i * s.out_row, s.out_row, rows, s.head, wide);
+  load_numbers<S, kTensorTile>(tiles.left, in.q + at.q + i * s.q_row, s.q_row, rows, s.head, wide);
+  load_numbers<S, kTensorTile>(tiles.left_dout, in.dout + at.out + i * s.out_row, s.out_row, rows,
+                               s.head, wide);
   float lse[kRowGroups], delta[kRowGroups];
 #pragma unroll
   for (int g = 0; g < kRowGroups; ++g) {
@@ -129,11 +133,13 @@ __global__ void __launch_bounds__(kTensorThreads)
   }
   Sums sum[S::kBlocks];
   for (auto& x : sum) wmma::fill_fragment(x, 0.0f);
-  for (Index j = 0; j < i + rows; j += kTensorTile) {
-    const Index here = s.T - j < kTensorTile ? s.T - j : kTensorTile;
+  for (Index j = 0; j < i + rows; j += S::kRight) {
+    const Index here = s.T - j < S::kRight ? s.T - j : S::kRight;
     __syncthreads();  // the keys of the tile before have been used
-    load_numbers<S>(tiles.right, in.k + at.kv + j * s.kv_row, s.kv_row, here, s.head, wide);
-    load_numbers<S>(tiles.right_dout, in.v + at.kv + j * s.kv_row, s.kv_row, here, s.head, wide);
+    load_numbers<S, S::kRight>(tiles.right, in.k + at.kv + j * s.kv_row, s.kv_row, here, s.head,
+                               wide);
+    load_numbers<S, S::kRight>(tiles.right_dout, in.v + at.kv + j * s.kv_row, s.kv_row, here,
+                               s.head, wide);
     __syncthreads();
     score_products<S>(tiles.scores, tiles.left + warp_row() * S::kStride, tiles.right, blocks);
     score_products<S>(tiles.dscores, tiles.left_dout + warp_row() * S::kStride, tiles.right_dout,
@@ -141,21 +147,21 @@ __global__ void __launch_bounds__(kTensorThreads)
 #pragma unroll
     for (int g = 0; g < kRowGroups; ++g) {
       const int row = lane_row(g);
-      const Index query = i + warp_row() + row, first_key = j + lane_column();
-      float x[kRun], dp[kRun], keep[kRun];
-      read_run(x, tiles.scores, row);
-      read_run(dp, tiles.dscores, row);
+      const Index query = i + warp_row() + row, first_key = j + lane_column<S>();
+      float x[S::kRun], dp[S::kRun], keep[S::kRun];
+      read_run<S>(x, tiles.scores, row);
+      read_run<S>(dp, tiles.dscores, row);
       if constexpr (kDropout)
         keep_run(keep, at.first_element + static_cast<std::uint64_t>(query * s.T + first_key),
                  at.sample, mask);
 #pragma unroll
-      for (int c = 0; c < kRun; ++c) {
+      for (int c = 0; c < S::kRun; ++c) {
         x[c] *= scale;
         weights_of(x[c], dp[c], lse[g], delta[g], kDropout ? keep[c] : 1.0f,
                    query < s.T && first_key + c <= query);
       }
       __syncwarp();  // the row has been read
-      write_run<T>(tiles.dscores, dp, row);
+      write_run<T, S>(tiles.dscores, dp, row);
     }
     __syncwarp();
     add_weighted<S>(sum, reinterpret_cast<const T*>(tiles.dscores), tiles.right, blocks);
@@ -189,10 +195,16 @@ void run_any(T* dq, T* dk, T* dv, float* delta, const T* dout, const T* out, con
              cudaStream_t stream) {
   if (s.B == 0 || s.T == 0) return;
   attention_delta(delta, dout, out, s, stream);
-  const auto run_head = s.head <= 32    ? run<T, TensorSizes<32>>
-                        : s.head <= 64  ? run<T, TensorSizes<64>>
-                        : s.head <= 128 ? run<T, TensorSizes<128>>
-                                        : attention_backward_large<T>;
+  // Tiles of 64 rows of 128 numbers need more than what a block may have on GPUs of capability 8.6
+  // and 8.9.
+  using Small = TensorSizes<128, 32>;
+  using Large = TensorSizes<128>;
+  const bool fits = kTilesBytes<T, Large> <= shared_bytes_of_block();
+  const auto run_head = s.head <= 32   ? run<T, TensorSizes<32>>
+                        : s.head <= 64 ? run<T, TensorSizes<64>>
+                        : s.head > 128 ? attention_backward_large<T>
+                        : fits         ? run<T, Large>
+                                       : run<T, Small>;
   run_head(dq, dk, dv, {dout, q, k, v, lse, delta}, s, mask, stream);
 }
 

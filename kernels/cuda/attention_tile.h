@@ -207,6 +207,15 @@ bool wide_heads(const AttentionShape& s, const P*... pointers) {
          fits(s.out_row) && aligned(pointers...);
 }
 
+// The most dynamic shared memory that a block may ask for on the current device.
+inline std::size_t shared_bytes_of_block() {
+  int device = 0, bytes = 0;
+  check_cuda(cudaGetDevice(&device), "asking for the current GPU");
+  check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "asking for the GPU's shared memory");
+  return static_cast<std::size_t>(bytes);
+}
+
 // Dynamic shared memory beyond 48 KiB must be asked for, per kernel and device.
 template <class Kernel>
 void allow_shared(Kernel kernel, std::size_t bytes) {
