@@ -142,9 +142,8 @@ both_there() { [ -x "$program" ] && [ -x "$tests" ]; }
 
 choose_programs() {
   if [ "$mode" = emulated ]; then
-    program=$build/chimera_emulated tests=$build/tests/cuda/test_cuda
-    [ -x "$program" ] || program=$build/tests/chimera_emulated
-    both_there || refuse "$build has no chimera_emulated and tests/cuda/test_cuda; build these two"
+    program=$build/tests/cuda/chimera_emulated tests=$build/tests/cuda/test_cuda
+    both_there || refuse "$build/tests/cuda has no chimera_emulated and test_cuda; build these and test_cuda_training"
   elif [ -n "$build" ]; then
     program=$build/chimera tests=$build/tests/cuda/test_cuda_gpu
     both_there || refuse "$build has no chimera and tests/cuda/test_cuda_gpu; configure with" \
@@ -241,7 +240,8 @@ note() {  # NAME RESULT SECONDS NOTE
 
 # part NAME BUDGET_SECONDS OUTPUT COMMAND...: OUTPUT gets what it prints (-: the log alone).
 part() {
-  local name=$1 budget=$(($2 * patience)) to=$3 start=$SECONDS rc text
+  local name=$1 budget to=$3 start=$SECONDS rc text
+  budget=$(awk -v s="$2" -v p="$patience" 'BEGIN { print s * p }')
   shift 3
   text=$(mktemp)
   timeout --kill-after=5 "$budget" "$@" >"$text" 2>"$text.err"
@@ -259,7 +259,12 @@ part() {
   return $rc
 }
 
-tests_part() { part "tests" 100 - "${runner[@]}" "$tests"; }
+tests_parts() {
+  part "tests of ops" 70 - "${runner[@]}" "$tests" "~gpu training*"
+  local training=$tests
+  [ "$mode" = gpu ] || training=${tests}_training
+  part "tests of training" 60 - "${runner[@]}" "$training" "gpu training*"
+}
 
 # Our kernels under each tool. Products are the library's: its own kernels would take the time, and what it reads of
 # its workspace is no finding. Refused calls are what some tests ask for.
@@ -279,7 +284,7 @@ sanitizer_parts() {
   fi
   for tool in memcheck racecheck synccheck initcheck; do
     part "compute-sanitizer $tool" 45 - "$sanitizer" --tool "$tool" --error-exitcode 99 --report-api-errors no --target-processes all \
-      "${runner[@]}" "$tests" "~matmul*" "~cuda device*" "~golden*" "~*more samples than a grid*"
+      "${runner[@]}" "$tests" "~matmul*" "~cuda device*" "~golden*" "~gpu training*" "~cudnn*" "~*more samples than a grid*"
   done
 }
 
@@ -365,7 +370,7 @@ main() {
   if [ -n "$problem" ]; then
     note "a GPU" failed 0 "$problem"
   else
-    tests_part
+    tests_parts
     bench_parts
     sanitizer_parts
   fi

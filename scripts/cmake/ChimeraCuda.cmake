@@ -35,7 +35,11 @@ if(cuda_found)
   list(FILTER cuda_sources EXCLUDE REGEX nccl_transport)  # ChimeraNccl
   add_library(chimera_cuda STATIC ${cuda_sources})
   target_include_directories(chimera_cuda INTERFACE ${PROJECT_SOURCE_DIR}/kernels)
-  target_link_libraries(chimera_cuda PUBLIC chimera_ops chimera_comm PRIVATE chimera_options CUDA::cudart CUDA::cublasLt)
+  set(cuda_runtime CUDA::cudart)
+  if(TARGET CUDA::cudart_static)  # one library less that a machine must have
+    set(cuda_runtime CUDA::cudart_static)
+  endif()
+  target_link_libraries(chimera_cuda PUBLIC chimera_ops chimera_comm PRIVATE chimera_options ${cuda_runtime} CUDA::cublasLt)
   include(ChimeraCudnn)
   chimera_use_cudnn(chimera_cuda)
   include(ChimeraNccl)

@@ -22,4 +22,15 @@ void for_every_order(const std::function<void()>& body) {
   emulator::reset(before);
 }
 
+bool on_devices(int count, const std::function<void()>& body) {
+  const emulator::Options before = emulator::options();
+  emulator::Options options = before;
+  options.devices = count;
+  emulator::reset(options);
+  body();
+  CHECK(emulator::report_count() == 0);
+  emulator::reset(before);
+  return true;
+}
+
 }  // namespace chimera::test

@@ -1,8 +1,9 @@
-// Whole models on the GPU: against PyTorch's values, and the same bits for every order that streams,
-// blocks and threads leave open.
+// Whole models on the GPU: against PyTorch's values, and the same bits for every order that
+// streams, blocks and threads leave open.
+#include <iostream>
+
 #include "../on_device.h"
 #include "chimera/tensor/half.h"
-#include "emulator/control.h"
 #include "support/golden_checks.h"
 #include "support/support.h"
 
@@ -63,8 +64,8 @@ TEST_CASE("gpu training: loss, gradients and curves of both models equal PyTorch
 TEST_CASE("gpu training: pipelines on one GPU give the same bits for every order of streams") {
   const GoldenModel model("tied");
   const Index D = std::min<Index>(2, model.layers());
-  for (const Way& layout : {Way{"1f1b", D, model.batch()},
-                               Way{"chimera", D, model.batch(), "local", "eager"}}) {
+  for (const Way& layout :
+       {Way{"1f1b", D, model.batch()}, Way{"chimera", D, model.batch(), "local", "eager"}}) {
     INFO(layout.schedule);
     std::optional<Outcome> first;
     for_every_order([&] {
@@ -75,7 +76,8 @@ TEST_CASE("gpu training: pipelines on one GPU give the same bits for every order
   }
 }
 
-TEST_CASE("gpu training: in bf16 and fp16 gradients and losses stay within what rounding adds up to") {
+TEST_CASE(
+    "gpu training: in bf16 and fp16 gradients and losses stay within what rounding adds up to") {
   for (const std::string name : {"tied", "untied"})
     for (const std::string type : {"bf16", "fp16"}) {
       INFO(name << " " << type);
@@ -108,20 +110,15 @@ TEST_CASE("gpu training: in bf16 a pipeline gives the same bits for every order 
 TEST_CASE("gpu training: one GPU per worker, with NCCL, equals one GPU for all, to the last bit") {
   const GoldenModel model("untied");
   const Index D = model.layers() % 4 == 0 ? 4 : 2;
-  emulator::Options options = emulator::options();
-  const emulator::Options before = options;
   for (const Way& way : {Way{"1f1b", D, model.batch()}, Way{"chimera", D, model.batch()},
                          Way{"chimera", 2, model.batch(), "local", "eager-opt", false, 1}}) {
     INFO(way.schedule << " D=" << way.depth << " ZeRO " << way.zero);
-    options.devices = 1;
-    emulator::reset(options);
-    const Outcome one = run_layout(model, with(model, "plain", way), 2);
-    options.devices = static_cast<int>(way.depth);
-    emulator::reset(options);
+    std::optional<Outcome> one;
+    const auto run = [&](const Way& w) { return run_layout(model, with(model, "plain", w), 2); };
+    on_devices(1, [&] { one = run(way); });
     Way nccl = way;
     nccl.transport = "nccl";
-    check_equal_bits(run_layout(model, with(model, "plain", nccl), 2), one);
-    CHECK(emulator::report_count() == 0);
+    if (!on_devices(narrow<int>(way.depth), [&] { check_equal_bits(run(nccl), *one); }))
+      std::cout << "skipped: NCCL between " << way.depth << " GPUs needs as many\n";
   }
-  emulator::reset(before);
 }
