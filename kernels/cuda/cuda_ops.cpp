@@ -30,7 +30,6 @@ class CudaOpsImpl final : public CudaOps {
       : device_(device),
         stream_(device.stream()),
         bad_(device, Index{kIdReaders * sizeof(BadId)}),
-        scratch_(stream_),
         choices_(settings.choices, choice_scope(matmul_library())),
         ways_(stream_, settings.epilogues, settings.attention, choices_),
         matmul_(stream_, {settings.time_matmul, settings.tf32}, choices_),

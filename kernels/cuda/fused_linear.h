@@ -10,7 +10,7 @@ namespace chimera::cuda {
 class FusedLinear {
  public:
   FusedLinear(cudaStream_t stream, Matmul& matmul, Scratch& partial, TwoWays& ways)
-      : stream_(stream), matmul_(&matmul), partial_(&partial), ways_(&ways), sums_(stream) {}
+      : stream_(stream), matmul_(&matmul), partial_(&partial), ways_(&ways) {}
 
   // Shapes are checked before. `apart` computes it by the ops one by one.
   template <class Apart>

@@ -16,20 +16,16 @@ const char* name(AttentionPass pass) {
 }  // namespace
 
 LibraryAttention::LibraryAttention(cudaStream_t stream, CudaChoice choice, TwoWays& ways)
-    : choice_(choice), ways_(&ways), workspace_(stream) {
+    : choice_(choice), ways_(&ways) {
   if (choice == CudaChoice::Own) return;
   library_ = find_cudnn_attention(stream, reason_);
   if (library_ == nullptr && choice == CudaChoice::Library)
     log_warning("GPU: attention by our own kernels; cuDNN: ", reason_);
 }
-LibraryAttention::LibraryAttention(cudaStream_t stream, CudaChoice choice, TwoWays& ways,
+LibraryAttention::LibraryAttention(CudaChoice choice, TwoWays& ways,
                                    std::unique_ptr<CudnnAttention> library,
                                    const std::string& reason)
-    : choice_(choice),
-      ways_(&ways),
-      library_(std::move(library)),
-      reason_(reason),
-      workspace_(stream) {}
+    : choice_(choice), ways_(&ways), library_(std::move(library)), reason_(reason) {}
 
 bool LibraryAttention::prepare(const AttentionCase& c, AttentionPass pass, void*& workspace) {
   const std::pair key{c, pass};

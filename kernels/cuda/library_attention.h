@@ -15,8 +15,8 @@ class LibraryAttention {
   // Looks for cuDNN unless `choice` is Own.
   LibraryAttention(cudaStream_t stream, CudaChoice choice, TwoWays& ways);
   // With a library, or none for that reason.
-  LibraryAttention(cudaStream_t stream, CudaChoice choice, TwoWays& ways,
-                   std::unique_ptr<CudnnAttention> library, const std::string& reason);
+  LibraryAttention(CudaChoice choice, TwoWays& ways, std::unique_ptr<CudnnAttention> library,
+                   const std::string& reason);
 
   // Shapes are checked before; `ours` computes it by our kernels. masked: there is dropout.
   template <class Ours>

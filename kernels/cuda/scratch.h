@@ -1,15 +1,18 @@
 #pragma once
 // Device memory that kernels of one stream use within one op: partial sums, sorted rows.
+#include <vector>
+
 #include "chimera/base/types.h"
 #include "port.h"
 
 namespace chimera::cuda {
 
-// Only grows, so a step that repeats its shapes allocates nothing; growing waits for the stream.
+// Only grows, so a step that repeats its shapes allocates nothing. What it had before it grew stays
+// allocated: work that is queued or recorded in graphs uses it.
 // What an op leaves in it is lost with the next op.
 class Scratch {
  public:
-  explicit Scratch(cudaStream_t stream) : stream_(stream) {}
+  Scratch() = default;
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
@@ -19,13 +22,12 @@ class Scratch {
   T* get(Index count) {
     return static_cast<T*>(bytes(checked_mul(count, Index{sizeof(T)})));
   }
-  Index size() const { return size_; }
+  Index size() const { return size_; }  // of what get() gives, without allocating
 
  private:
   void* bytes(Index needed);
 
-  cudaStream_t stream_;
-  void* memory_ = nullptr;
+  std::vector<void*> blocks_;  // the last is in use
   Index size_ = 0;
 };
 

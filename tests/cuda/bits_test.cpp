@@ -18,6 +18,34 @@ TEST_CASE("every op gives the same bits for every order of threads and blocks, a
   });
 }
 
+// Sums over chunks lie in memory that a longer list of chunks would replace.
+TEST_CASE("recorded work keeps its scratch memory when other ops need more") {
+  for_every_order([] {
+    const auto device = make_cuda_device(0);
+    const auto ops = make_cuda_ops(*device);
+    const Index R = 40, N = 6, large = 1 << 20;
+    Floats dy = random_floats(R * N, 1), sum(static_cast<std::size_t>(N)), expected = sum;
+    const Buffer d_dy(*device, R * N * 4), d_sum(*device, N * 4), many(*device, large * 4);
+    device->copy_in(d_dy.data(), dy.data(), d_dy.bytes());
+    device->zero(d_sum.data(), d_sum.bytes());
+    device->zero(many.data(), many.bytes());
+    const auto turn = [&] {
+      device->replay({7}, [&] {
+        ops->bias_backward(Tensor(d_sum.data(), DType::F32, {N}),
+                           Tensor(d_dy.data(), DType::F32, {R, N}));
+      });
+    };
+    turn();
+    turn();  // recorded
+    CHECK(ops->sum_squares(Tensor(many.data(), DType::F32, {large})) == 0);
+    turn();
+    device->copy_out(sum.data(), d_sum.data(), d_sum.bytes());
+    for (int i = 0; i < 3; ++i)
+      make_cpu_ops()->bias_backward(tensor(expected, {N}), tensor(dy, {R, N}));
+    CHECK(distance(sum, widen(expected)) <= kFp32);
+  });
+}
+
 // Masks are integers and one product; embeddings are sums in an order that ops.h states.
 TEST_CASE("dropout and embedding give the CPU's bits") {
   const auto cpu = make_cpu_ops();

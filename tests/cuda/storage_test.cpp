@@ -36,7 +36,7 @@ template <class T, class Storage>
 Results run_all(CudaDevice& device, Index C, float probability) {
   using namespace chimera::cuda;
   const cudaStream_t stream = device.stream();
-  Scratch scratch(stream);
+  Scratch scratch;
   const Buffer bad(device, 8);
   BadId* bad_id = reinterpret_cast<BadId*>(bad.data());
   const Index n = kR * C;

@@ -74,7 +74,7 @@ struct Bench {
 
   explicit Bench(CudaChoice choice)
       : ways(device->stream(), CudaChoice::Own, choice, choices),
-        attention(device->stream(), choice, ways, std::make_unique<StandIn>(*device, calls), "") {}
+        attention(choice, ways, std::make_unique<StandIn>(*device, calls), "") {}
 
   struct Options {
     DType type = DType::BF16;
