@@ -79,12 +79,11 @@ void Block::forward(Pass& pass, const Memory& m, Tensor x, Tensor y) const {
   pass.ops.attention_forward(heads.reshaped({B, T, C}), s.per_sample(saved.lse),
                              qkv.reshaped({B, T, 3, C}), config_.H,
                              pass.dropout(config_.attn_pdrop, layer_, DropoutSite::Attention));
-  // A branch is written where the sum will stand: residual_forward may work in place.
+  // A branch is written where the sum will stand.
   attn_c_proj_.forward(pass, mid, heads);
-  pass.ops.residual_forward(
-      mid3, x.reshaped({B, T, C}), mid3,
-      pass.dropout(config_.resid_pdrop, layer_, DropoutSite::AttentionResidual));
-  ln_2_.forward(pass, ln2, mid, s.rows(saved.norm2.mean), s.rows(saved.norm2.rstd));
+  ln_2_.forward_sum(pass, ln2, mid3, x.reshaped({B, T, C}), mid3, s.rows(saved.norm2.mean),
+                    s.rows(saved.norm2.rstd),
+                    pass.dropout(config_.resid_pdrop, layer_, DropoutSite::AttentionResidual));
   if (!y.empty() || saved.gelu)
     c_fc_.forward_gelu(pass, gelu, fc, ln2);
   else

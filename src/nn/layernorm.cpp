@@ -20,11 +20,16 @@ void LayerNorm::forward(Pass& pass, Tensor y, Tensor x, Tensor mean, Tensor rstd
                              epsilon_);
 }
 
+void LayerNorm::forward_sum(Pass& pass, Tensor y, Tensor sum, Tensor residual, Tensor branch,
+                            Tensor mean, Tensor rstd, const Dropout& dropout) const {
+  pass.ops.residual_layernorm_forward(y, mean, rstd, sum, residual, branch, pass.weights.at(gain_),
+                                      pass.weights.at(bias_), epsilon_, dropout);
+}
+
 void LayerNorm::backward(Pass& pass, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
                          Write mode) const {
-  pass.ops.layernorm_backward_weight(pass.gradients.at(gain_), pass.gradients.at(bias_), mean, rstd,
-                                     dy, x);
-  pass.ops.layernorm_backward_input(dx, mean, rstd, dy, x, pass.weights.at(gain_), mode);
+  pass.ops.layernorm_backward(dx, pass.gradients.at(gain_), pass.gradients.at(bias_), mean, rstd, dy,
+                              x, pass.weights.at(gain_), mode);
 }
 
 }  // namespace chimera::nn

@@ -15,6 +15,9 @@ class LayerNorm {
 
   static Saved declare(Layout& slot, const std::string& name, Index rows);
   void forward(Pass& pass, Tensor y, Tensor x, Tensor mean, Tensor rstd) const;
+  // Of sum = residual + dropout(branch), (B, T, C), which may stand in the place of either.
+  void forward_sum(Pass& pass, Tensor y, Tensor sum, Tensor residual, Tensor branch, Tensor mean,
+                   Tensor rstd, const Dropout& dropout) const;
   // dx = or += the input gradient; gain and bias gradients are added at once (they are cheap). dx
   // may be x.
   void backward(Pass& pass, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
