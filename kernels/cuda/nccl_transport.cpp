@@ -70,8 +70,9 @@ class NcclJob {
   NcclJob(Communicator& host, CudaDevice& device, const DeviceTransportSettings& settings)
       : host_(host), device_(device), settings_(settings) {
     select();
-    check_cuda(cudaMalloc(&empty_, 2 * kEmptyBytes), "allocating for empty messages");
-    check_cuda(cudaMemset(empty_, 0, 2 * kEmptyBytes), "clearing it");
+    const auto bytes = static_cast<std::size_t>(4 * kEmptyBytes * host.size());
+    check_cuda(cudaMalloc(&empty_, bytes), "allocating for empty messages");
+    check_cuda(cudaMemset(empty_, 0, bytes), "clearing it");
     check_cuda(cudaDeviceSynchronize(), "clearing it");
     watchdog_ = std::thread([this] { watch(); });
   }
@@ -102,13 +103,15 @@ class NcclJob {
   }
   // NCCL is called, and its communicators are listed, under the lock. Throws where the job has
   // failed.
-  std::unique_lock<std::timed_mutex> enter(int endpoint) {
+  std::unique_lock<std::mutex> enter(int endpoint) {
     std::unique_lock lock(calls_[static_cast<std::size_t>(endpoint)]);
     throw_if_over();
     return lock;
   }
-  std::byte* empty(bool sends) const {
-    return static_cast<std::byte*>(empty_) + (sends ? 0 : kEmptyBytes);
+  // Of each endpoint, peer and direction.
+  std::byte* empty(int endpoint, int peer, bool sends) const {
+    return static_cast<std::byte*>(empty_) +
+           kEmptyBytes * (4 * peer + 2 * endpoint + (sends ? 1 : 0));
   }
   // What has not ended for the deadline, by the name of the wait; throws it.
   void throw_if_stuck(double waited) {
@@ -129,10 +132,11 @@ class NcclJob {
   void abort() noexcept {
     if (over_.exchange(true)) return;
     // A call that sits in NCCL is what aborting is for: no lock is waited for too long.
-    std::array<std::unique_lock<std::timed_mutex>, 2> locks;
+    std::array<std::unique_lock<std::mutex>, 2> locks;
     for (std::size_t i = 0; i < locks.size(); ++i) {
       locks[i] = std::unique_lock(calls_[i], std::defer_lock);
-      (void)locks[i].try_lock_for(std::chrono::seconds(2));
+      Patience patience;
+      for (BackOff back_off; !locks[i].try_lock() && patience.waited() < 2;) back_off.pause();
     }
     cudaSetDevice(device_.ordinal());
     for (const Link& link : links)
@@ -203,7 +207,7 @@ class NcclJob {
   CudaDevice& device_;
   const DeviceTransportSettings settings_;
   void* empty_ = nullptr;
-  std::array<std::timed_mutex, 2> calls_;  // of each endpoint
+  std::array<std::mutex, 2> calls_;  // of each endpoint
   std::atomic<bool> over_ = false;
   std::mutex stop_mutex_;
   std::condition_variable stop_;
@@ -285,8 +289,9 @@ class NcclCommunicator : public DeviceCommunicator {
            " are not connected for this (DeviceTransportSettings::peers, members)");
     job_.throw_if_over();
     job_.select();
-    const Request request = log_.begin(peer, sends, bytes > 0 ? data : job_.empty(sends),
-                                       bytes > 0 ? bytes : kEmptyBytes);
+    const Request request =
+        log_.begin(peer, sends, bytes > 0 ? data : job_.empty(endpoint(), peer, sends),
+                   bytes > 0 ? bytes : kEmptyBytes);
     post(request);
     return request;
   }
@@ -308,6 +313,7 @@ class NcclCommunicator : public DeviceCommunicator {
   TransferLog& log_;
 
  private:
+  int endpoint() const { return lane() == Lane::Reductions ? 1 : 0; }
   void make_marks() {
     for (auto& mark : lanes_) mark = device().make_mark();
   }
@@ -462,7 +468,7 @@ class NcclMessages final : public NcclCommunicator {
       if (member == rank()) continue;
       for (const bool sends : {true, false})
         enqueue({.sends = sends,
-                 .data = job_.empty(sends),
+                 .data = job_.empty(1, member, sends),
                  .bytes = kEmptyBytes,
                  .what = {},
                  .done = {}},
