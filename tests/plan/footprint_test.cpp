@@ -44,7 +44,7 @@ TEST_CASE("footprint: one worker, untied: weights, gradients and moments are the
   CHECK(f.full_slots == 1);
   CHECK(f.full_slot_bytes > 0);
   CHECK(f.bytes() == 16 * parameters + f.full_slot_bytes * f.full_slots +
-                         f.edge_slot_bytes * f.edge_slots + f.workspace);
+                         f.edge_slot_bytes * f.edge_slots + f.workspace + f.losses);
 }
 
 // Weights of two bytes per version, and once the fp32 that they round.
