@@ -1,0 +1,42 @@
+// Many orders of streams, on the layouts with the most of them.
+#include "emulator/control.h"
+#include "support/golden.h"
+#include "support/support.h"
+
+namespace chimera::test {
+
+TEST_CASE("gpu training: sixteen orders of streams give the same bits, whatever carries messages") {
+  const GoldenModel model("tied");
+  const Index D = std::min<Index>(4, model.layers());
+  const emulator::Options before = emulator::options();
+  for (const std::string transport : {"local", "nccl"}) {
+    train::Config config = with_layout(model.config("plain"), "chimera", D, 1,
+                                       std::min<Index>(4, model.batch()), model.batch());
+    config.device.kind = "cuda";
+    config.device.tune = false;
+    config.parallel.transport = transport;
+    config.parallel.gradient_sync = "eager";
+    config.parallel.zero_stage = 1;
+    config.parallel.timeout_seconds = 120;
+    std::optional<Outcome> first;
+    for (std::uint64_t seed = 0; seed < 16; ++seed) {
+      INFO(transport << " seed " << seed);
+      emulator::Options options = before;
+      options.seed = seed;
+      options.devices = transport == "nccl" ? static_cast<int>(D) : 1;
+      emulator::reset(options);
+      const Outcome outcome = run_layout(model, config, 2);
+      INFO(emulator::last_report());
+      CHECK(emulator::report_count() == 0);
+      if (!first) first = outcome;
+      for (std::size_t i = 0; i < outcome.steps.size(); ++i) {
+        CHECK(outcome.steps[i].loss == first->steps[i].loss);
+        CHECK(outcome.steps[i].grad_norm == first->steps[i].grad_norm);
+      }
+      CHECK(outcome.weights == first->weights);
+    }
+  }
+  emulator::reset(before);
+}
+
+}  // namespace chimera::test
