@@ -167,7 +167,7 @@ std::vector<MemoryItem> WorkerFootprint::items() const {
                             checked_mul(edge_slots, edge_slot_bytes)},
                            {"workspace", "layers", workspace},
                            {"workspace", "reductions", reductions},
-                           {"workspace", "losses", losses}});
+                           {"workspace", "sums per sample", losses}});
   return list;
 }
 

@@ -73,7 +73,7 @@ TEST_CASE("bad input: configuration") {
           "--set train.steps=1000000000000000 --set parallel.width=65536 --set "
           "parallel.micro_batches=1048576",
           {"overflow"}),
-      set("device", "--set device.kind=cuda", {"device.kind", "cpu"}),
+      set("device", "--set device.kind=tpu", {"device.kind", "cpu, cuda"}),
       set("all together",
           "--set train.step=3 --set optimizer.beta1=2 --set parallel.schedule=x --set "
           "model.n_head=no",
