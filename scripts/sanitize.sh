@@ -8,9 +8,9 @@ build=build-${kind%%,*}
 filter='~[slow]~[no-sanitizer]'
 case $kind in
   address*) targets=(test_unit_base test_unit_tokenizer test_unit_data test_unit_checkpoint test_unit_train test_kernels
-                     test_nn test_schedule test_comm test_fuzz test_cuda_emulator) ;;
+                     test_nn test_schedule test_comm test_comm_copies test_fuzz test_cuda_emulator test_cuda_comm) ;;
   # [races]: programs that are wrong on purpose; tests of this kind have them in child processes.
-  thread) targets=(test_comm test_parallel test_cuda_emulator); filter+='~[races]' ;;
+  thread) targets=(test_comm test_comm_copies test_parallel test_cuda_emulator test_cuda_comm); filter+='~[races]' ;;
   *) echo "sanitize.sh: unknown sanitizers '$kind'" >&2; exit 2 ;;
 esac
 cmake -S . -B "$build" -G Ninja -DCHIMERA_WERROR=ON -DCHIMERA_TESTS=ON -DCHIMERA_BENCHMARKS=OFF \

@@ -29,7 +29,7 @@ class Shipment final : public Parcel {
       if (!*done) *done = device_.make_mark();
     device_.await(*ready_, copies_);
     device_.await(*to.ready_, copies_);
-    device_.copy(to.data_, data_, bytes, copies_);
+    if (bytes > 0) device_.copy(to.data_, data_, bytes, copies_);
     device_.record(*done_, copies_);
     device_.record(*to.done_, copies_);
     moved_ = to.moved_ = true;
