@@ -156,7 +156,8 @@ choose_programs() {
     build_programs "$build" -DCMAKE_CUDA_ARCHITECTURES=native
     program=$build/chimera tests=$build/tests/cuda/test_cuda_gpu
   fi
-  [ -n "${CHIMERA_GOLDEN:-}" ] || { [ -n "$golden" ] && export CHIMERA_GOLDEN=$golden; }
+  [ -n "$golden" ] || golden=$here/../shared/golden
+  [ -n "${CHIMERA_GOLDEN:-}" ] || ! [ -d "$golden" ] || export CHIMERA_GOLDEN=$golden
 }
 
 # Folders where CUDA's libraries may be, also those that Python packages bring.
@@ -248,8 +249,9 @@ part() {
   rc=$?
   { printf '\n== %s: %s\n' "$name" "$*"; cat "$text" "$text.err"; } >>"$out/gpu_check.log"
   [ "$to" = - ] || cp "$text" "$to"
-  local last
-  last=$(cat "$text" "$text.err" | sed '/^[=[:space:]]*$/d' | tail -n 1 | tr -d '\000-\037' | cut -c1-160)
+  local last said=("$text")
+  [ "$rc" = 0 ] || said+=("$text.err")
+  last=$(cat "${said[@]}" | sed '/^[=[:space:]]*$/d' | tail -n 1 | tr -d '\000-\037' | cut -c1-160)
   rm -f "$text" "$text.err"
   case $rc in
     0) note "$name" passed $((SECONDS - start)) "$last" ;;
@@ -283,16 +285,18 @@ sanitizer_parts() {
     return
   fi
   for tool in memcheck racecheck synccheck initcheck; do
-    part "compute-sanitizer $tool" 45 - "$sanitizer" --tool "$tool" --error-exitcode 99 --report-api-errors no --target-processes all \
+    part "compute-sanitizer $tool" 40 - "$sanitizer" --tool "$tool" --error-exitcode 99 --report-api-errors no --target-processes all \
       "${runner[@]}" "$tests" "~matmul*" "~cuda device*" "~golden*" "~gpu training*" "~cudnn*" "~*more samples than a grid*"
   done
 }
 
 bench_parts() {
-  local shapes=()
+  local shapes=(all)
   [ "$mode" = gpu ] || shapes=(tiny --rounds 1)
-  part "ops" 120 "$work/ops.md" "${runner[@]}" "$program" bench gpu ops "${shapes[@]}" --json "$work/ops.json"
-  shapes=()
+  part "ops, bf16" 110 "$work/ops.md" "${runner[@]}" "$program" bench gpu ops "${shapes[@]}" --type bf16 --json "$work/ops.json"
+  [ "$mode" = gpu ] && shapes=(gpt2-124m)
+  part "ops, fp32" 30 "$work/ops_fp32.md" "${runner[@]}" "$program" bench gpu ops "${shapes[@]}" --type fp32 --json "$work/ops_fp32.json"
+  shapes=(all)
   [ "$mode" = gpu ] || shapes=(tiny --steps 2 --micro-batch 2)
   part "training steps" 120 "$work/steps.md" "${runner[@]}" "$program" bench gpu step "${shapes[@]}" --json "$work/steps.json"
 }
@@ -325,12 +329,13 @@ write_report() {
       printf '| %s | %s | %s | %s |\n' "${part_names[i]}" "${part_results[i]}" "${part_seconds[i]}" "${part_notes[i]//|/\\|}"
     done
     local text
-    for text in info steps ops; do
+    for text in info steps ops ops_fp32; do
       [ -s "$work/$text.md" ] || continue
       case $text in
         info) printf '\n## Machine\n\n```text\n'; cat "$work/$text.md"; printf '```\n' ;;
         steps) printf '\n## Training steps\n'; cat "$work/$text.md" ;;
         ops) printf '\n## Ops\n'; cat "$work/$text.md" ;;
+        ops_fp32) cat "$work/$text.md" ;;
       esac
     done
   } >"$out/gpu_check.md"
@@ -343,7 +348,7 @@ write_report() {
         "$(json_text "${part_results[i]}")" "${part_seconds[i]}" "$(json_text "${part_notes[i]}")"
     done
     printf ']'
-    for text in steps ops; do
+    for text in steps ops ops_fp32; do
       [ -s "$work/$text.json" ] && printf ',\n "%s": %s' "$text" "$(cat "$work/$text.json")"
     done
     printf '}\n'

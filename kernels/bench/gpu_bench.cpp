@@ -120,6 +120,8 @@ std::string gpu_table_text(const GpuBenchTable& t) {
                r.products ? text("%.1f | %.1f TFLOP/s", 1e6 * r.seconds, 1e-12 * r.work / r.seconds)
                           : text("%.1f | %.0f GB/s", 1e6 * r.seconds, 1e-9 * r.work / r.seconds),
                text(" | %.0f %% |\n", 100 * r.of_limit));
+  for (const std::string& choice : t.choices) out += "\n- " + choice;
+  if (!t.choices.empty()) out += "\n";
   return out +
          text("\nlimits: %.0f GB/s copying within the device (read and written), ",
               1e-9 * t.limits.bytes) +

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "chimera/base/rng.h"
+#include "chimera/base/threads.h"
 #include "chimera/tensor/half.h"
 
 namespace chimera::bench {
@@ -13,35 +14,57 @@ namespace {
 // that is measured.
 constexpr std::size_t kPeriod = 1'000'003;
 
-std::vector<float> widened(const Tensor& t) {
-  std::vector<float> x(static_cast<std::size_t>(t.size()));
-  if (t.type() == DType::F64)
-    std::copy_n(t.as<double>(), t.size(), x.begin());
-  else
-    widen(x.data(), t);
-  return x;
+constexpr Index kNear = 256;
+
+// `count` numbers of t from `first` on, as fp32.
+void widen_part(float* out, const Tensor& t, Index first, Index count) {
+  if (t.type() == DType::F64) {
+    std::copy_n(t.as<double>() + first, count, out);
+    return;
+  }
+  std::byte* const from = static_cast<std::byte*>(t.raw()) + first * size_of(t.type());
+  widen(out, Tensor(from, t.type(), {count}));
 }
 
-// Differences are compared with the numbers around them and with the tensor's size as a whole, so a
+// Of a piece: the sum of squares of the differences and of the reference.
+struct Piece {
+  double difference = 0, size = 0;
+};
+Piece piece_of(const Tensor& ours, const Tensor& reference, Index first, Index count) {
+  float x[kNear], y[kNear];
+  widen_part(x, ours, first, count);
+  widen_part(y, reference, first, count);
+  Piece piece;
+  for (Index i = 0; i < count; ++i) {
+    const double r = static_cast<double>(y[i]), d = static_cast<double>(x[i]) - r;
+    piece.difference += d * d;
+    piece.size += r * r;
+  }
+  return piece;
+}
+
+// Differences are compared with the numbers around them and with the tensor's mean square, so a
 // single wrong row of thousands is found.
 void compare(const Tensor& ours, const Tensor& reference, double tolerance,
              const std::string& what) {
-  constexpr std::size_t kNear = 256;
-  const std::vector<float> x = widened(ours), y = widened(reference);
+  const Index n = ours.size();
+  const auto count_from = [n](Index first) { return std::min(kNear, n - first); };
+  std::vector<Piece> pieces(static_cast<std::size_t>(ceil_div(n, kNear)));
+  parallel_for(std::ssize(pieces), 1024, [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i)
+      pieces[static_cast<std::size_t>(i)] =
+          piece_of(ours, reference, i * kNear, count_from(i * kNear));
+  });
   double all = 0;
-  for (const float v : y) all += static_cast<double>(v) * static_cast<double>(v);
-  const double mean_square = all / static_cast<double>(std::max<std::size_t>(y.size(), 1));
-  for (std::size_t first = 0; first < y.size(); first += kNear) {
-    const std::size_t end = std::min(first + kNear, y.size());
-    double difference = 0, size = mean_square * static_cast<double>(end - first);
-    for (std::size_t i = first; i < end; ++i) {
-      const double r = static_cast<double>(y[i]), d = static_cast<double>(x[i]) - r;
-      difference += d * d;
-      size += r * r;
-    }
-    ENSURE(difference <= tolerance * tolerance * size, what, ": elements ", first, " to ", end - 1,
-           " differ from the CPU's by ", std::sqrt(difference / size), " (relative, allowed is ",
-           tolerance, "); its time means nothing");
+  for (const Piece& piece : pieces) all += piece.size;
+  const double mean_square = all / static_cast<double>(n);
+  for (Index i = 0; i < std::ssize(pieces); ++i) {
+    const Index first = i * kNear, count = count_from(first);
+    const auto [difference, own] = pieces[static_cast<std::size_t>(i)];
+    const double size = own + mean_square * static_cast<double>(count);
+    ENSURE(difference <= tolerance * tolerance * size, what, ": elements ", first, " to ",
+           first + count - 1, " differ from the CPU's by ", std::sqrt(difference / size),
+           " (relative, allowed is ", tolerance, "); its time means nothing");
   }
 }
 

@@ -9,7 +9,7 @@ namespace chimera::cli {
 struct GpuStepArguments {
   std::vector<std::string> models{"all"};
   std::string type = "bf16", json;
-  Index steps = 5, samples = 0, micro_batches = 8;
+  Index steps = 4, samples = 0, micro_batches = 4;
 };
 
 // The published shapes at T 1024, the paper's at T 632, and a tiny one for the emulator.

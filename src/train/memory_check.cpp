@@ -14,35 +14,35 @@ constexpr Index kReserve = Index{512} << 20;
 struct Change {
   std::string text;
   Config config;
+  std::string group;  // of those with one group, the first that fits is enough; empty: alone
 };
 
 std::vector<Change> changes_of(const Config& config) {
   std::vector<Change> out;
   const auto add = [&](const std::string& text, const std::function<void(Config&)>& change) {
-    Change next{text, config};
+    Change next{text, config, ""};
     change(next.config);
     out.push_back(next);
   };
   const ParallelConfig& p = config.parallel;
-  const auto halve = [](Config& c) {
-    c.parallel.micro_batch_size /= 2;
-    c.parallel.micro_batches *= 2;
-  };
-  const bool halves = p.micro_batch_size % 2 == 0;
   if (p.recompute == "none")
     add("parallel.recompute selective", [](Config& c) { c.parallel.recompute = "selective"; });
   if (p.recompute != "full")
     add("parallel.recompute full", [](Config& c) { c.parallel.recompute = "full"; });
-  if (halves)
-    add(concat("parallel.micro_batch_size ", p.micro_batch_size / 2, " with micro_batches ",
-               2 * p.micro_batches),
-        halve);
-  if (halves && p.recompute != "full")
-    add(concat("the two together (full, ", p.micro_batch_size / 2, " x ", 2 * p.micro_batches, ")"),
-        [&](Config& c) {
-          halve(c);
-          c.parallel.recompute = "full";
-        });
+  for (const bool recomputes : {false, true}) {
+    if (recomputes && p.recompute == "full") continue;
+    // From the largest down: the first that fits is told.
+    for (Index part = 2; p.micro_batch_size % part == 0; part *= 2) {
+      add(concat(recomputes ? "parallel.recompute full and " : "", "parallel.micro_batch_size ",
+                 p.micro_batch_size / part, " with micro_batches ", part * p.micro_batches),
+          [&](Config& c) {
+            c.parallel.micro_batch_size /= part;
+            c.parallel.micro_batches *= part;
+            if (recomputes) c.parallel.recompute = "full";
+          });
+      out.back().group = recomputes ? "both" : "smaller";
+    }
+  }
   if (p.zero_stage == 0) add("parallel.zero_stage 1", [](Config& c) { c.parallel.zero_stage = 1; });
   if (config.precision.compute == "fp32")
     add("precision.compute bf16", [](Config& c) { c.precision.compute = "bf16"; });
@@ -58,12 +58,14 @@ Index memory_needed(const std::vector<plan::WorkerFootprint>& all, const std::ve
 }
 
 std::string what_would_fit(const Config& config, const std::vector<int>& ranks, Index bytes) {
-  std::string text;
+  std::string text, told;
   for (const Change& change : changes_of(config)) {
+    if (!change.group.empty() && change.group == told) continue;
     if (!check_config(change.config).empty()) continue;
     const Index then =
         memory_needed(footprints(change.config, build_programs(change.config)), ranks);
     if (then > bytes) continue;
+    told = change.group;
     text +=
         concat(text.empty() ? "would fit: " : "\n  or ", change.text, " (", bytes_text(then), ")");
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "chimera/base/rng.h"
+#include "chimera/base/threads.h"
 #include "chimera/ops/stochastic.h"
 #include "chimera/tensor/half.h"
 #include "chimera/tensor/host_copy.h"
@@ -23,6 +24,8 @@ void fill_sinusoidal(Tensor table) {
     }
 }
 
+constexpr Index kNormalsOfAThread = 4096;  // long against waking a team
+
 void fill_initial(const nn::Parameter& p, Tensor weight, std::uint64_t seed) {
   float* out = weight.f32();
   switch (p.init) {
@@ -31,8 +34,10 @@ void fill_initial(const nn::Parameter& p, Tensor weight, std::uint64_t seed) {
     case nn::Init::Sinusoidal: return fill_sinusoidal(weight);
     case nn::Init::Normal:
       // The stream is the parameter's place in the model, so no layout changes the initial weights.
-      return fill_normal(out, weight.size(), 0, 0.0f, p.deviation, seed,
-                         static_cast<std::uint64_t>(p.order));
+      return parallel_for(weight.size(), kNormalsOfAThread, [&](Index begin, Index end) {
+        fill_normal(out + begin, end - begin, begin, 0.0f, p.deviation, seed,
+                    static_cast<std::uint64_t>(p.order));
+      });
   }
 }
 
@@ -94,8 +99,8 @@ void Worker::for_each_parameter(const std::function<void(const Entry&)>& visit) 
         return Tensor(flat.base + offset, DType::F32, {piece.count});
       };
       visit({p, held.weights(held.newest()).at(p.region), moment(held.m()), moment(held.v()),
-             held.has_master() ? moment(held.master()) : Tensor(), piece,
-             held.sum().at(p.region), held.counts(), held.versions(),
+             held.has_master() ? moment(held.master()) : Tensor(), piece, held.sum().at(p.region),
+             held.counts(), held.versions(),
              [&held, &p](Index back) { return held.weights(held.newest() - back).at(p.region); }});
     }
   }
