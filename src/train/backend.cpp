@@ -6,6 +6,7 @@
 #include <set>
 
 #include "chimera/base/file.h"
+#include "chimera/base/log.h"
 #include "chimera/comm/collectives.h"
 #include "chimera/comm/device_transport.h"
 #include "chimera/device/cuda_info.h"
@@ -146,6 +147,8 @@ Backend make_backend(const Config& config, const Programs& programs, Communicato
   }
   auto ops = make_cuda_ops(*device, ops_settings(config, comm.rank()));
   const DeviceTransport transport = transport_for(config, launch);
+  if (transport == DeviceTransport::Nccl && comm.rank() == 0)
+    if (const std::string warning = gpu_aware_mpi_warning(); !warning.empty()) log_warning(warning);
   auto tensors = make_device_communicator(
       transport, comm, *device,
       {.peers = peers_of(programs, comm.rank()),
