@@ -98,6 +98,8 @@ copy_libraries() {
 
 make_bundle() {
   local folder=$here/build-gpu-bundle golden=${CHIMERA_GOLDEN:-$here/../shared/golden} nvcc size
+  "$here/scripts/install_deps.sh" cuda ||
+    echo "without the headers of cudnn-frontend: attention will be our own kernels' alone" >&2
   build_programs "$folder" -DCHIMERA_MPI=OFF -DCHIMERA_NCCL=OFF -DCMAKE_BUILD_TYPE=Release -DCMAKE_CUDA_ARCHITECTURES=90
   rm -rf "$bundle"
   mkdir -p "$bundle/lib" "$bundle/lib_system" "$bundle/golden"
@@ -118,6 +120,7 @@ make_bundle() {
     echo "commit=$(commit)"
     echo "cuda=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p')"
     echo "architectures=90"
+    echo "attention=$(sed -n 's/^-- Attention: //p' "$folder.log" | head -n 1)"
   } >"$bundle/about"
   size=$(du -sm "$bundle" | cut -f1)
   echo "gpu_bundle: $size MiB, $(tr '\n' ' ' <"$bundle/about")"
