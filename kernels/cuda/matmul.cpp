@@ -50,7 +50,7 @@ struct Matmul::State {
                           workspace, kMatmulWorkspace, stream);
   }
 
-  const Product& product_of(const MatmulCall& c) {
+  Product& product_of(const MatmulCall& c) {
     const ProductShape shape = shape_of(c);
     const auto known = products.find(shape);
     if (known != products.end()) {
@@ -105,7 +105,7 @@ struct Matmul::State {
       times.push_back(
           time_on(stream, [&] { return enqueue(p, algorithm, c, out) == CUBLAS_STATUS_SUCCESS; }));
     const auto best = fastest(times);
-    if (!best) return list.front();  // whose error the run will name
+    if (!best) return list.front();  // whose error the run will name, or go without it
     ++timed;
     const Choice kept = choices.keep(key, {to_text(list[best->index]), best->milliseconds});
     return algorithm_of(kept.value, library, p).value_or(list[best->index]);
@@ -118,9 +118,17 @@ Matmul::~Matmul() = default;
 
 bool Matmul::try_run(const MatmulCall& c) {
   if (!aux_fits(c)) return false;
-  const Product& p = state_->product_of(c);
+  Product& p = state_->product_of(c);
   if (!p.algorithm) return false;
   const cublasStatus_t status = state_->enqueue(p, *p.algorithm, c, c.out);
+  const bool refused =
+      status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+  if (refused && c.epilogue != Epilogue::None) {  // what is proposed is not always what is taken
+    log_info("GPU: ", to_string(shape_of(c), state_->settings.tf32),
+             ": cuBLASLt refuses what it proposed: computed apart");
+    p.algorithm.reset();
+    return false;
+  }
   ENSURE(status == CUBLAS_STATUS_SUCCESS, to_string(shape_of(c), state_->settings.tf32),
          ": cuBLASLt says ", cublasLtGetStatusName(status));
   return true;

@@ -119,9 +119,9 @@ bool TwoWays::decide(const PairCase& c, const Work& library, const Work& ours) {
   }
   if (!choice) {
     if (capturing(stream_)) return false;
-    const std::vector<std::optional<double>> times{time_on(stream_, ours),
-                                                   time_on(stream_, library)};
-    if (!times[1]) return false;
+    const std::optional<double> theirs = time_on(stream_, library);
+    if (!theirs) return false;  // the next call of this case may be possible, so it is asked again
+    const std::vector<std::optional<double>> times{time_on(stream_, ours), theirs};
     const auto best = fastest(times);
     choice =
         choices_->keep(key, {best->index == 1 ? names.library : names.ours, best->milliseconds});

@@ -148,6 +148,14 @@ TEST_CASE("cudnn: where it has no plan, or no room for it, ours computes and the
                  Catch::Contains("T 50 head 32: it wants a workspace of 1099511627776 bytes"));
 }
 
+TEST_CASE("cudnn: nothing is timed, on any call, where only ours can compute it") {
+  Bench bench(CudaChoice::Fastest);
+  for (int turn = 0; turn < 2; ++turn) {
+    bench.run({.T = 65});
+    CHECK(bench.ours == 2);
+  }
+}
+
 TEST_CASE("cudnn: a timing decides once for each pass and shape, and is told") {
   Bench bench(CudaChoice::Fastest);
   const Calls first = bench.run({});
