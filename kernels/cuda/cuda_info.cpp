@@ -44,7 +44,7 @@ std::string device_problem(const CudaDeviceInfo& d) {
   return concat("cannot be used: ", words(status));
 }
 
-CudaDeviceInfo describe(int ordinal, int count) {
+CudaDeviceInfo describe(int ordinal) {
   CudaDeviceInfo d;
   d.ordinal = ordinal;
   cudaDeviceProp properties{};
@@ -65,7 +65,7 @@ CudaDeviceInfo describe(int ordinal, int count) {
   std::size_t free_bytes = 0, total = 0;
   if (d.problem.empty() && cudaMemGetInfo(&free_bytes, &total) == cudaSuccess)
     d.free_bytes = static_cast<Index>(free_bytes);
-  for (int peer = 0; peer < count; ++peer) {
+  for (int peer = 0; peer < cuda_device_count(); ++peer) {
     int can = 0;
     if (peer != ordinal && cudaDeviceCanAccessPeer(&can, ordinal, peer) == cudaSuccess && can != 0)
       d.peers.push_back(peer);
@@ -86,15 +86,27 @@ std::string cuda_problem() {
   return concat("looking for GPUs: ", words(status), "; see whether nvidia-smi shows them");
 }
 
+int cuda_device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+CudaDeviceInfo cuda_device(int ordinal) {
+  ENSURE(ordinal >= 0 && ordinal < cuda_device_count(), "there is no GPU ", ordinal, " among ",
+         cuda_device_count());
+  int before = 0;
+  check_cuda(cudaGetDevice(&before), "asking for the current GPU");
+  CudaDeviceInfo device = describe(ordinal);
+  if (before != ordinal) cudaSetDevice(before);
+  return device;
+}
+
 std::vector<CudaDeviceInfo> cuda_devices() {
   std::vector<CudaDeviceInfo> devices;
-  int count = 0, before = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || cudaGetDevice(&before) != cudaSuccess) {
-    cudaGetLastError();
-    return devices;
-  }
-  for (int ordinal = 0; ordinal < count; ++ordinal) devices.push_back(describe(ordinal, count));
-  cudaSetDevice(before);
+  for (int ordinal = 0; ordinal < cuda_device_count(); ++ordinal)
+    devices.push_back(cuda_device(ordinal));
   return devices;
 }
 

@@ -56,9 +56,7 @@ double identity_of(const std::string& bus) {
   return static_cast<double>(std::hash<std::string>{}(concat(node, "/", bus)) % kExact + 1);
 }
 
-std::string bus_of(const CudaDevice& device) {
-  return cuda_devices().at(static_cast<std::size_t>(device.ordinal())).bus;
-}
+std::string bus_of(const CudaDevice& device) { return cuda_device(device.ordinal()).bus; }
 
 // Ranks that are processes must have GPUs of their own; they find out together.
 void refuse_sharing(Communicator& comm, const CudaDevice& device) {
@@ -76,7 +74,7 @@ void refuse_sharing(Communicator& comm, const CudaDevice& device) {
 }
 
 int ordinal_of(const Communicator& comm, const std::string& launch) {
-  const int devices = narrow<int>(std::ssize(cuda_devices()));
+  const int devices = cuda_device_count();
   if (launch == "local") return comm.rank() % devices;
   const Index local = local_rank();
   // One visible device: the launcher chose it (--gpus-per-task), or there is only one.
@@ -102,15 +100,13 @@ CudaOpsSettings ops_settings(const Config& config, int rank) {
 void check_room(const Config& config, const Programs& programs, Communicator& comm,
                 const CudaDevice& device, const std::string& launch) {
   std::vector<int> ranks{comm.rank()};
-  const auto devices = cuda_devices();
   if (launch == "local") {
     ranks.clear();
-    for (int rank = device.ordinal(); rank < comm.size(); rank += narrow<int>(std::ssize(devices)))
+    for (int rank = device.ordinal(); rank < comm.size(); rank += cuda_device_count())
       ranks.push_back(rank);
   }
   barrier(comm, kChannel, "the start of all devices");
-  check_memory(config, programs, ranks,
-               devices.at(static_cast<std::size_t>(device.ordinal())).free_bytes, device.name());
+  check_memory(config, programs, ranks, cuda_device(device.ordinal()).free_bytes, device.name());
   barrier(comm, kChannel, "the look at all devices' memory");
 }
 

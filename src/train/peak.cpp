@@ -6,6 +6,8 @@
 #include "chimera/base/threads.h"
 #include "chimera/device/cuda_info.h"
 #include "chimera/ops/machine_limits.h"
+#include "chimera/tensor/half.h"
+#include "chimera/tensor/host_copy.h"
 #include "chimera/train/world.h"
 
 namespace chimera::train {
@@ -21,14 +23,14 @@ double cpu_peak(const Config& config, const std::string& transport) {
 }
 
 // Random numbers: with zeros a GPU draws less power and runs faster than any training does.
-Tensor random_matrix(Device& device, Ops& ops, const Buffer& memory, const Buffer& wide, DType type,
-                     Index n) {
+// Rounded on the host: a run that fills the GPU has no room for fp32 copies.
+Tensor random_matrix(Device& device, const Buffer& memory, DType type, Index n) {
   std::vector<float> values(static_cast<std::size_t>(n * n));
   fill_normal(values.data(), n * n, 0, 0.0f, 1.0f, 1, 0);
   const Tensor out(memory.data(), type, {n, n});
-  const Tensor fp32(type == DType::F32 ? memory.data() : wide.data(), DType::F32, {n, n});
-  device.copy_in(fp32.raw(), values.data(), fp32.bytes());
-  if (type != DType::F32) ops.convert(out, fp32);
+  HostCopy host(device, out);
+  round_into(host.here(), values.data());
+  host.store();
   return out;
 }
 
@@ -36,9 +38,8 @@ double product_rate(Device& device, Ops& ops, DType type, Index n) {
   constexpr int kRuns = 10;
   const Index bytes = n * n * size_of(type);
   const Buffer a(device, bytes), b(device, bytes), c(device, bytes);
-  const Buffer wide(device, n * n * size_of(DType::F32));
-  const Tensor x = random_matrix(device, ops, a, wide, type, n),
-               w = random_matrix(device, ops, b, wide, type, n), y(c.data(), type, {n, n});
+  const Tensor x = random_matrix(device, a, type, n), w = random_matrix(device, b, type, n),
+               y(c.data(), type, {n, n});
   const auto run = [&] { ops.matmul(y, x, Transpose::No, w, Transpose::No, Write::Set); };
   for (int i = 0; i < 2; ++i) run();
   const auto begin = device.make_mark(true), end = device.make_mark(true);
@@ -67,11 +68,9 @@ double gpu_peak(Device& device, Ops& ops, DType type) {
 double measured_peak(const Config& config, Worker& worker) {
   const std::string transport = worker.comm().transport();
   if (!worker.backend().on_gpu()) return cpu_peak(config, transport);
-  const Index gpus = transport == "local"
-                         ? std::min<Index>(config.workers(), std::ssize(cuda_devices()))
-                         : config.workers();
-  return static_cast<double>(gpus) *
-         gpu_peak(worker.device(), worker.ops(), shape_of(config).type);
+  const Index gpus = transport == "local" ? std::min<Index>(config.workers(), cuda_device_count())
+                                          : config.workers();
+  return static_cast<double>(gpus) * gpu_peak(worker.device(), worker.ops(), shape_of(config).type);
 }
 
 }  // namespace chimera::train

@@ -21,8 +21,12 @@ struct CudaDeviceInfo {
 // One line: why this program can use no GPU here, and the way out; empty: there is one.
 std::string cuda_problem();
 // The GPUs that the process sees, also those this program was not built for; none where there is a
-// problem. Takes hold of each for a moment, as any program that computes on it does.
+// problem. Takes hold of each, as any program that computes on it does: that costs memory there
+// until the process ends.
 std::vector<CudaDeviceInfo> cuda_devices();
+// How many they are, and one of them, without touching the others.
+int cuda_device_count();
+CudaDeviceInfo cuda_device(int ordinal);
 
 // What the backend stands on: driver and runtime (13.0), cuBLASLt, cuDNN, NCCL; "none", or why not,
 // where one is missing.

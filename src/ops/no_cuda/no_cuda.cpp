@@ -14,6 +14,8 @@ std::string cuda_problem() {
          "-DCHIMERA_CUDA=ON, or set device.kind to cpu";
 }
 std::vector<CudaDeviceInfo> cuda_devices() { return {}; }
+int cuda_device_count() { return 0; }
+CudaDeviceInfo cuda_device(int) { fail(); }
 std::vector<CudaLibrary> cuda_libraries() { return {}; }
 
 std::unique_ptr<CudaDevice> make_cuda_device(int) { fail(); }

@@ -78,6 +78,7 @@ TEST_CASE("cuda info: each thing that a machine can lack is one line with the wa
 
 TEST_CASE("cuda info: devices with their memory and whom they reach") {
   const Machine two([](emulator::Options& o) { o.devices = 2; });
+  using Catch::Matchers::Contains;
   const std::vector<CudaDeviceInfo> devices = cuda_devices();
   REQUIRE(devices.size() == 2);
   CHECK(devices[0].peers == std::vector<int>{1});
@@ -86,6 +87,9 @@ TEST_CASE("cuda info: devices with their memory and whom they reach") {
   CHECK(devices[1].ordinal == 1);
   CHECK(devices[1].capability == emulator::options().capability);
   CHECK(devices[1].memory_bytes == static_cast<Index>(emulator::options().memory_bytes));
+  CHECK(cuda_device_count() == 2);
+  CHECK(cuda_device(1).bus == devices[1].bus);
+  CHECK_THROWS_WITH(cuda_device(2), Contains("no GPU 2 among 2"));
   const auto held = make_cuda_device(1);
   const Buffer memory(*held, Index{1} << 20);
   CHECK(devices[1].free_bytes - cuda_devices()[1].free_bytes >= memory.bytes());
