@@ -20,6 +20,8 @@ making_bundle=
 out=${OUT:-./gpu_check_out}
 patience=${GPU_CHECK_PATIENCE:-1}
 jobs=${GPU_CHECK_JOBS:-$(nproc)}
+# As the programs set them themselves, by starting once more: which a sanitizer or another loader may not follow.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-30000}
 
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; }
 refuse() {
