@@ -136,7 +136,7 @@ Choice Choices::keep(const std::string& key, const Choice& choice) {
       found->second = choice;
     return found->second;
   };
-  if (path_.empty()) return settle(entries_);
+  if (path_.empty() || !writable_) return settle(entries_);
   try {
     make_directories(path_.parent_path());
     const auto locked = lock(path_);
@@ -146,7 +146,9 @@ Choice Choices::keep(const std::string& key, const Choice& choice) {
     entries_.insert_or_assign(key, kept);
     return kept;
   } catch (const std::exception& e) {
-    warn(concat("choices of GPU algorithms are not kept in ", path_.string(), ": ", e.what()));
+    writable_ = false;  // each further try could wait for the lock as long as this one
+    warn(concat("choices of GPU algorithms are not kept in ", path_.string(), ": ", e.what(),
+                "; a run that resumes may choose others, and differ in rounding"));
     return settle(entries_);
   }
 }

@@ -35,7 +35,7 @@ class Choices {
   std::optional<Choice> find(const std::string& key);
   // The choice for `key` from now on: `choice`, unless another process has written one meanwhile,
   // which is then taken, so that all of a job agree. A file that cannot be written costs a line of
-  // warning.
+  // warning, and is not tried again.
   Choice keep(const std::string& key, const Choice& choice);
   // A choice found unusable: find() forgets it, and the next keep() replaces it.
   void reject(const std::string& key);
@@ -54,6 +54,7 @@ class Choices {
   Entries entries_;
   std::map<std::string, std::string> rejected_;  // value by key
   bool warned_ = false;
+  bool writable_ = true;
 };
 
 }  // namespace chimera::cuda

@@ -144,6 +144,20 @@ TEST_CASE("choices: a file that cannot be written costs no choice") {
   CHECK(choices.find("one")->value == "a");
 }
 
+// A lock that another process never gives back, or that cannot be made, is waited for once (2 s).
+TEST_CASE("choices: a file that cannot be written is tried once, not once for each choice") {
+  const TemporaryFolder folder;
+  Choices choices(folder.path().string(), kScope);
+  const Path lock = choices.path().string() + ".lock";
+  std::filesystem::create_directory(lock);
+  CHECK(choices.keep("one", {"a", 1}).value == "a");
+  std::filesystem::remove(lock);
+  CHECK(choices.keep("two", {"b", 1}).value == "b");
+  CHECK(choices.find("one")->value == "a");
+  CHECK(choices.find("two")->value == "b");
+  CHECK_FALSE(std::filesystem::exists(choices.path()));
+}
+
 // Workers meet a shape at the same time and time it each for itself: one of them is followed.
 TEST_CASE("choices: all of a job take the choice that was written first, and none is lost") {
   const TemporaryFolder folder;

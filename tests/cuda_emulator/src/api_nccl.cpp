@@ -202,7 +202,8 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int 
     std::uint64_t number = 0;
     std::memcpy(&number, id.internal, sizeof number);
     if (number == 0 || number > m.nccl_ids)
-      nccl_refuse(ncclInvalidArgument, "an unknown unique id");
+      nccl_refuse(ncclInvalidArgument,
+                  "an unknown unique id; the emulator's NCCL connects threads of one process");
     std::shared_ptr<Clique>& clique = m.cliques[number];
     if (clique == nullptr) clique = std::make_shared<Clique>(ranks);
     if (clique->size() != ranks)
