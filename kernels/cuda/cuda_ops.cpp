@@ -9,6 +9,7 @@
 #include "kernels.h"
 #include "library_attention.h"
 #include "matmul.h"
+#include "odd_rows.h"
 #include "scratch.h"
 #include "storage_type.h"
 #include "tensor_lists.h"
@@ -33,6 +34,7 @@ class CudaOpsImpl final : public CudaOps {
         choices_(settings.choices, choice_scope(matmul_library())),
         ways_(stream_, settings.epilogues, settings.attention, choices_),
         matmul_(stream_, {settings.time_matmul, settings.tf32}, choices_),
+        odd_rows_(stream_, matmul_, ways_),
         linear_(stream_, matmul_, scratch_, ways_),
         attention_(stream_, settings.attention, ways_),
         lists_(device, scratch_) {
@@ -49,8 +51,8 @@ class CudaOpsImpl final : public CudaOps {
       return for_storage(out.type(), [&](auto at) {
         fill_rows(at(out), bias.empty() ? nullptr : at(bias), add, M, N, stream_);
       });
-    matmul_.run({out.raw(), a.raw(), b.raw(), bias.raw(), a.type(), out.type(),
-                 transpose_a == Transpose::Yes, transpose_b == Transpose::Yes, add, M, N, K});
+    odd_rows_.run({out.raw(), a.raw(), b.raw(), bias.raw(), a.type(), out.type(),
+                   transpose_a == Transpose::Yes, transpose_b == Transpose::Yes, add, M, N, K});
   }
   void linear_gelu_forward(Tensor gelu, Tensor pre, Tensor x, Tensor w, Tensor bias) override {
     contract::matmul(pre, x, Transpose::No, w, Transpose::No, bias);
@@ -315,6 +317,7 @@ class CudaOpsImpl final : public CudaOps {
   Choices choices_;
   TwoWays ways_;
   Matmul matmul_;
+  OddRows odd_rows_;
   FusedLinear linear_;
   LibraryAttention attention_;
   TensorLists lists_;

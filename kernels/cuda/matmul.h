@@ -28,6 +28,8 @@ struct MatmulCall {
   Epilogue epilogue = Epilogue::None;
   void* aux = nullptr;             // (M, N) of out's type: Gelu writes it, GeluGradient reads it
   float* bias_gradient = nullptr;  // (N), overwritten; out is F32 then
+  // Numbers from row to row as they lie in memory; 0: no more than a row has.
+  Index row_out = 0, row_a = 0, row_b = 0;
 };
 
 struct MatmulSettings {

@@ -26,11 +26,11 @@ std::uint32_t alignment_of(const void* pointer) {
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
-// A row-major (rows, columns) matrix as the library sees it.
-MatrixLayout layout_of(DType type, Index rows, Index columns) {
+// A row-major (rows, columns) matrix as the library sees it; row: numbers from row to row.
+MatrixLayout layout_of(DType type, Index rows, Index columns, Index row) {
   cublasLtMatrixLayout_t layout = nullptr;
   check(cublasLtMatrixLayoutCreate(&layout, library_type(type), static_cast<std::uint64_t>(columns),
-                                   static_cast<std::uint64_t>(rows), columns),
+                                   static_cast<std::uint64_t>(rows), row),
         "describing a matrix");
   return MatrixLayout(layout);
 }
@@ -94,14 +94,25 @@ ProductShape shape_of(const MatmulCall& c) {
           c.epilogue,
           alignment_of(c.a),
           alignment_of(c.b),
-          alignment_of(c.out)};
+          alignment_of(c.out),
+          c.row_out > 0 ? c.row_out : c.N,
+          c.row_a > 0     ? c.row_a
+          : c.transpose_a ? c.M
+                          : c.K,
+          c.row_b > 0     ? c.row_b
+          : c.transpose_b ? c.K
+                          : c.N};
 }
 
 std::string to_string(const ProductShape& s, bool tf32) {
+  const bool longer = s.row_out != s.N || s.row_a != (s.transpose_a ? s.M : s.K) ||
+                      s.row_b != (s.transpose_b ? s.K : s.N);
   return concat("matmul ", to_string(s.in), s.transpose_a ? " a' (" : " a (", s.M, ", ", s.K,
                 s.transpose_b ? ") b' (" : ") b (", s.K, ", ", s.N, s.add ? ") added to " : ") to ",
                 to_string(s.out), s.bias ? " + bias" : "", name(s.epilogue), ", aligned to ",
-                s.align_a, " ", s.align_b, " ", s.align_out, tf32 ? ", tf32" : "");
+                s.align_a, " ", s.align_b, " ", s.align_out,
+                longer ? concat(", rows of ", s.row_a, " ", s.row_b, " ", s.row_out) : "",
+                tf32 ? ", tf32" : "");
 }
 
 Product make_product(const ProductShape& s, bool tf32) {
@@ -111,9 +122,9 @@ Product make_product(const ProductShape& s, bool tf32) {
             &descriptor, rounded ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
         kDescribing);
   Product p{Descriptor(descriptor),
-            s.transpose_b ? layout_of(s.in, s.N, s.K) : layout_of(s.in, s.K, s.N),
-            s.transpose_a ? layout_of(s.in, s.K, s.M) : layout_of(s.in, s.M, s.K),
-            layout_of(s.out, s.M, s.N), std::nullopt};
+            s.transpose_b ? layout_of(s.in, s.N, s.K, s.row_b) : layout_of(s.in, s.K, s.N, s.row_b),
+            s.transpose_a ? layout_of(s.in, s.K, s.M, s.row_a) : layout_of(s.in, s.M, s.K, s.row_a),
+            layout_of(s.out, s.M, s.N, s.row_out), std::nullopt};
   set(descriptor, CUBLASLT_MATMUL_DESC_TRANSA, s.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(descriptor, CUBLASLT_MATMUL_DESC_TRANSB, s.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(descriptor, CUBLASLT_MATMUL_DESC_EPILOGUE, library_epilogue(s));

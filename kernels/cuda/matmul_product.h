@@ -32,6 +32,7 @@ struct ProductShape {
   bool transpose_a, transpose_b, add, bias;
   Epilogue epilogue;
   std::uint32_t align_a, align_b, align_out;
+  Index row_out, row_a, row_b;
   auto operator<=>(const ProductShape&) const = default;
 };
 ProductShape shape_of(const MatmulCall& call);

@@ -32,6 +32,7 @@ Names names_of(Pair pair) {
     case Pair::GeluForward: return {"linear gelu forward", "fused", "apart"};
     case Pair::GeluBackward: return {"linear gelu backward", "fused", "apart"};
     case Pair::BackwardWeight: return {"linear backward weight", "fused", "apart"};
+    case Pair::OddRows: return {"product with odd rows", "on copies", "as it is"};
     case Pair::AttentionForward: return {"attention forward", "cuDNN", "ours"};
     case Pair::AttentionBackward: return {"attention backward", "cuDNN", "ours"};
   }
@@ -102,7 +103,8 @@ Aside::~Aside() {
 std::string to_string(const PairCase& c) {
   const std::string head = concat(names_of(c.pair).what, " ", chimera::to_string(c.type));
   return c.pair < Pair::AttentionForward
-             ? concat(head, " R ", c.a, " K ", c.b, " N ", c.c)
+             ? concat(head, " R ", c.a, " K ", c.b, " N ", c.c,
+                      c.d != 0 ? concat(" way ", c.d) : "")
              : concat(head, " B ", c.a, " H ", c.b, " T ", c.c, " head ", c.d);
 }
 

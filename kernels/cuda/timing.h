@@ -44,11 +44,18 @@ class Aside {
 };
 
 // What can be computed by a library in one go or by kernels of ours.
-enum class Pair { GeluForward, GeluBackward, BackwardWeight, AttentionForward, AttentionBackward };
+enum class Pair {
+  GeluForward,
+  GeluBackward,
+  BackwardWeight,
+  OddRows,
+  AttentionForward,
+  AttentionBackward
+};
 struct PairCase {
   Pair pair;
   DType type;
-  Index a, b, c, d;  // R, K, N of a product; B, H, T, size of a head
+  Index a, b, c, d;  // R, K, N of a product, which way it is; B, H, T, size of a head
   auto operator<=>(const PairCase&) const = default;
 };
 std::string to_string(const PairCase& c);

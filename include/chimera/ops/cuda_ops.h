@@ -27,7 +27,8 @@ struct CudaOpsSettings {
   // linear_gelu_forward, linear_gelu_backward and linear_backward_weight as one product with
   // cuBLASLt's epilogue (Library), or as a product and a kernel (Own). Own by default: with 16-bit
   // types an epilogue's GELU is of the sum before it is rounded to `pre`, so that recomputing it
-  // from `pre` gives other last bits.
+  // from `pre` gives other last bits. And products of 16-bit matrices whose rows do not begin at 16
+  // bytes (a vocabulary of 50257): on copies with longer rows (Library), or as they are (Own).
   CudaChoice epilogues = CudaChoice::Own;
   // Attention by cuDNN, where there is no dropout, the type has 16 bits and the size of a head is a
   // multiple of 8 up to 128. Own by default, until a measurement says otherwise.

@@ -91,3 +91,39 @@ TEST_CASE("epilogues: rows of odd length change no bit") {
   got.dbias = expected.dbias;  // fused after all: it asks for no such matrix
   CHECK(got == expected);
 }
+
+// The three products of a head whose vocabulary is odd: logits, gradients of rows, of weights.
+TEST_CASE("odd rows: products on copies are those of the matrices as they are") {
+  const auto device = make_cuda_device(0);
+  using T = __nv_bfloat16;
+  constexpr Index R = 21, C = 16, V = 97;
+  const auto rows = storable<T>(R * C, 1), weight = storable<T>(V * C, 2),
+             dlogits = storable<T>(R * V, 3);
+  const Floats before = random_floats(V * C, 4);
+  const auto run = [&](CudaChoice choice, std::int64_t& copies) {
+    const auto ops = make_cuda_ops(*device, {.epilogues = choice});
+    const Array<T> x(*device, rows), w(*device, weight), d(*device, dlogits),
+        logits(*device, dlogits), dx(*device, rows);
+    const Array<float> dw(*device, before);
+    const std::int64_t first = emulator::statistics().kernels;
+    ops->matmul(matrix_of(logits, R, V), matrix_of(x, R, C), Transpose::No, matrix_of(w, V, C),
+                Transpose::Yes, Write::Set);
+    ops->matmul(matrix_of(dx, R, C), matrix_of(d, R, V), Transpose::No, matrix_of(w, V, C),
+                Transpose::No, Write::Set);
+    ops->matmul(matrix_of(dw, V, C), matrix_of(d, R, V), Transpose::Yes, matrix_of(x, R, C),
+                Transpose::No, Write::Add);
+    device->synchronize();
+    copies = emulator::statistics().kernels - first;
+    Floats all = logits.read();
+    for (const Floats& more : {dx.read(), dw.read()})
+      all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  std::int64_t own_copies = -1, copies = -1, timed = -1;
+  const Floats own = run(CudaChoice::Own, own_copies);
+  CHECK(run(CudaChoice::Library, copies) == own);
+  CHECK(own_copies == 0);
+  CHECK(copies == 3);  // of logits, and twice of their gradients
+  CHECK(run(CudaChoice::Fastest, timed) == own);
+  CHECK(timed > 3);
+}
