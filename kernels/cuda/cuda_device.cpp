@@ -227,7 +227,8 @@ std::unique_ptr<CudaDevice> make_cuda_device(int ordinal) {
   const cudaError_t runs = cuda::probe_kernels();
   ENSURE(runs != cudaErrorNoKernelImageForDevice && runs != cudaErrorInvalidDeviceFunction,
          "this program was not built for ", device->name(),
-         "; configure with -DCMAKE_CUDA_ARCHITECTURES=native");
+         "; configure with -DCMAKE_CUDA_ARCHITECTURES=native (compute capability 8.0 or newer), or set "
+         "device.kind to cpu");
   check_cuda(runs, "trying the GPU");
   return device;
 }

@@ -33,15 +33,20 @@ std::string driver_problem() {
                 "; update the driver, build with an older CUDA, or set device.kind to cpu");
 }
 
-// The current device's.
-std::string device_problem(const CudaDeviceInfo& d) {
+// Of the current device.
+void look_for_problems(CudaDeviceInfo& d) {
   const cudaError_t status = cuda::probe_kernels();
-  if (status == cudaSuccess) return "";
+  if (status == cudaSuccess) return;
   cudaGetLastError();
-  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction)
-    return concat("this program has no code for compute capability ", d.capability / 10, ".",
-                  d.capability % 10, "; configure with -DCMAKE_CUDA_ARCHITECTURES=native");
-  return concat("cannot be used: ", words(status));
+  d.built_for =
+      status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction;
+  d.problem =
+      d.built_for
+          ? concat("cannot be used: ", words(status))
+          : concat("this program has no code for compute capability ", d.capability / 10, ".",
+                   d.capability % 10,
+                   "; configure with -DCMAKE_CUDA_ARCHITECTURES=native (8.0 or newer), or set "
+                   "device.kind to cpu");
 }
 
 CudaDeviceInfo describe(int ordinal) {
@@ -61,7 +66,7 @@ CudaDeviceInfo describe(int ordinal) {
   d.memory_bytes = static_cast<Index>(properties.totalGlobalMem);
   char bus[32] = "";
   if (cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal) == cudaSuccess) d.bus = bus;
-  d.problem = device_problem(d);
+  look_for_problems(d);
   std::size_t free_bytes = 0, total = 0;
   if (d.problem.empty() && cudaMemGetInfo(&free_bytes, &total) == cudaSuccess)
     d.free_bytes = static_cast<Index>(free_bytes);

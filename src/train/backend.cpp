@@ -69,7 +69,8 @@ void refuse_sharing(Communicator& comm, const CudaDevice& device) {
     if (rank != comm.rank() && all[static_cast<std::size_t>(rank)] == mine)
       Fail("ranks ", std::min(rank, comm.rank()), " and ", std::max(rank, comm.rank()),
            " would share ", device.name(), " (", bus,
-           "); start no more ranks on a node than it has GPUs (srun --ntasks-per-node, mpirun -ppn), "
+           "); start no more ranks on a node than it has GPUs (srun --ntasks-per-node, mpirun "
+           "-ppn), "
            "or run the workers of a node as threads of one process (no launcher)");
 }
 
@@ -82,6 +83,46 @@ int ordinal_of(const Communicator& comm, const std::string& launch) {
   ENSURE(local < devices, "this is rank ", local, " of its node, which shows ", devices,
          " GPUs (CUDA_VISIBLE_DEVICES counts); start no more ranks on a node than it has GPUs");
   return static_cast<int>(local);
+}
+
+// Why device.kind auto does not take this worker's GPU; empty: it does. One that does not work, but
+// should, is taken: its error is told, rather than a run 100 times slower started.
+std::string reason_for_cpu(int ordinal) {
+  const CudaDeviceInfo d = cuda_device(ordinal);
+  return d.built_for ? "" : concat("cuda:", d.ordinal, " ", d.name, ": ", d.problem);
+}
+
+// All workers compute on GPUs, or none: with auto they find out together.
+bool on_gpus(const Config& config, Communicator& comm, const std::string& launch) {
+  if (config.device.kind == "cpu") return false;
+  const std::string problem = cuda_problem();
+  if (config.device.kind == "cuda") {
+    ENSURE(problem.empty(), "device.kind is cuda, but ", problem);
+    return true;
+  }
+  const std::string reason = problem.empty() ? reason_for_cpu(ordinal_of(comm, launch)) : problem;
+  std::vector<double> without(static_cast<std::size_t>(comm.size()));
+  without[static_cast<std::size_t>(comm.rank())] = reason.empty() ? 0 : 1;
+  sum_over_ranks(comm, kChannel, without, "which workers have a GPU");
+  const Index count = std::ranges::count(without, 1.0);
+  ENSURE(count == 0 || count == comm.size(), "device.kind is auto, but ", count, " of ",
+         comm.size(),
+         " workers have no GPU that this program was built for, the first of them worker ",
+         std::ranges::find(without, 1.0) - without.begin(),
+         "; leave their machines or GPUs out, or set device.kind to cpu",
+         reason.empty() ? "" : concat(". Worker ", comm.rank(), ": ", reason));
+  if (count > 0 && problem.empty() && comm.rank() == 0)
+    log_warning("device.kind is auto: computing on the CPU, for ", reason);
+  return count == 0;
+}
+
+// NCCL counts each GPU once; without this check its ranks would wait for each other.
+void check_one_each(const Communicator& comm, DeviceTransport transport,
+                    const std::string& launch) {
+  const Index devices = cuda_device_count();
+  ENSURE(transport != DeviceTransport::Nccl || launch != "local" || comm.size() <= devices,
+         "parallel.transport is nccl, which takes one worker per GPU, and there are ", comm.size(),
+         " workers and ", devices, " GPUs (CUDA_VISIBLE_DEVICES counts); set it to auto");
 }
 
 // What is timed is kept beside the log, so that a run that resumes computes as before.
@@ -125,35 +166,28 @@ Backend host_backend() {
 }
 Backend planning_backend() { return {make_planning_device(), make_cpu_ops(), nullptr, {}}; }
 
-bool wants_gpu(const Config& config) {
-  if (config.device.kind == "cpu") return false;
-  const std::string problem = cuda_problem();
-  if (config.device.kind == "auto") return problem.empty();
-  ENSURE(problem.empty(), "device.kind is cuda, but ", problem);
-  return true;
-}
-
 Backend make_backend(const Config& config, const Programs& programs, Communicator& comm) {
-  if (!wants_gpu(config)) return host_backend();
   const std::string launch = choose_transport(config);
+  if (!on_gpus(config, comm, launch)) return host_backend();
+  const DeviceTransport transport = transport_for(config, launch);
+  check_one_each(comm, transport, launch);
   auto device = make_cuda_device(ordinal_of(comm, launch));
   if (launch != "local") {
     refuse_sharing(comm, *device);
     bind_near(bus_of(*device));
   }
   auto ops = make_cuda_ops(*device, ops_settings(config, comm.rank()));
-  const DeviceTransport transport = transport_for(config, launch);
   if (transport == DeviceTransport::Nccl && comm.rank() == 0)
     if (const std::string warning = gpu_aware_mpi_warning(); !warning.empty()) log_warning(warning);
-  auto tensors = make_device_communicator(
-      transport, comm, *device,
-      {.peers = peers_of(programs, comm.rank()),
-       .members = members_of(programs, comm.rank()),
-       .deadline_seconds = config.parallel.timeout_seconds,
-       .gpu_aware = config.parallel.gpu_aware_mpi});
+  auto tensors = make_device_communicator(transport, comm, *device,
+                                          {.peers = peers_of(programs, comm.rank()),
+                                           .members = members_of(programs, comm.rank()),
+                                           .deadline_seconds = config.parallel.timeout_seconds,
+                                           .gpu_aware = config.parallel.gpu_aware_mpi});
   check_room(config, programs, comm, *device, launch);
   Backend backend;
-  backend.description = concat("device: ", device->name(), "; messages: ", tensors->transport(), "\n");
+  backend.description =
+      concat("device: ", device->name(), "; messages: ", tensors->transport(), "\n");
   backend.device = std::move(device);
   backend.choices = [chosen = ops.get()] { return chosen->describe(); };
   backend.ops = std::move(ops);

@@ -16,6 +16,7 @@ struct CudaDeviceInfo {
   Index memory_bytes = 0, free_bytes = 0;
   std::vector<int> peers;  // the devices whose memory it reaches without the host
   std::string problem;     // one line: why this program does not run on it; empty: it does
+  bool built_for = true;   // false: the problem is that the program has no code for its capability
 };
 
 // One line: why this program can use no GPU here, and the way out; empty: there is one.

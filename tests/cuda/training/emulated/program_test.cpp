@@ -83,6 +83,38 @@ TEST_CASE("gpu program: what the machine lacks is one clear line") {
                 {"device.kind is cuda, but ", "no GPU"});
   const CommandResult instead = project.train("instead", "", "CHIMERA_EMULATOR_DEVICES=0");
   CHECK(instead.exit_code == 0);  // auto: the CPU
+
+  const std::string turing = "CHIMERA_EMULATOR_CAPABILITY=75";
+  check_refused(project.train("turing", kGpu, turing),
+                {"was not built for cuda:0", "8.0 or newer", "set device.kind to cpu"});
+  const CommandResult old = project.train("auto", "", turing);
+  INFO(old.out + old.err);
+  CHECK(old.exit_code == 0);
+  CHECK_THAT(old.err, Catch::Contains("computing on the CPU, for cuda:0") &&
+                          Catch::Contains("no code for compute capability 7.5"));
+  CHECK(curve(project, "auto") == curve(project, "instead"));
+
+  // Without the check, NCCL's ranks would wait for each other until the deadline.
+  check_refused(
+      project.train("nccl", kGpu + "--set parallel.transport=nccl", "CHIMERA_EMULATOR_DEVICES=3"),
+      {"one worker per GPU", "4 workers and 3 GPUs", "set it to auto"});
+}
+
+// A node whose GPU is lost: the others would wait for a message of their GPUs until the deadline.
+TEST_CASE("gpu program: auto is the same device for all ranks") {
+  const std::string launcher = CHIMERA_MPIEXEC_N;
+  if (launcher.empty()) {
+    WARN("no mpiexec: not run");
+    return;
+  }
+  const GpuProject project;
+  const CommandResult mixed = project.train(
+      "mixed", "--set parallel.depth=2 --set parallel.schedule=1f1b --set parallel.transport=mpi",
+      launcher +
+          R"(2 sh -c 'rank=${PMI_RANK:-$OMPI_COMM_WORLD_RANK}; CHIMERA_EMULATOR_DEVICES=$rank exec "$0" "$@"')");
+  check_refused(mixed, {"device.kind is auto, but 1 of 2 workers have no GPU", "worker 0",
+                        "set device.kind to cpu"});
+  CHECK(mixed.err.find("waited") == std::string::npos);
 }
 
 TEST_CASE("gpu program: ranks stage their messages through the host, a GPU for each") {
