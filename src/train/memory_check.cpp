@@ -70,8 +70,10 @@ std::string what_would_fit(const Config& config, const std::vector<int>& ranks, 
         concat(text.empty() ? "would fit: " : "\n  or ", change.text, " (", bytes_text(then), ")");
   }
   if (!text.empty()) return text;
-  return "no single change of recompute, micro-batch, ZeRO or precision would fit: use more stages "
-         "(parallel.depth) or a smaller model; `chimera plan` finds layouts";
+  // More stages on the same GPU would need more.
+  return concat("no single change of recompute, micro-batch, ZeRO or precision would fit: use ",
+                ranks.size() > 1 ? "fewer workers per GPU" : "more stages (parallel.depth)",
+                " or a smaller model; `chimera plan` finds layouts");
 }
 
 void check_memory(const Config& config, const Programs& programs, const std::vector<int>& ranks,

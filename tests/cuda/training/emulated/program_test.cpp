@@ -72,8 +72,9 @@ TEST_CASE("gpu program: not enough memory is said before step 0, with what would
   // Four workers on one GPU; each has half a GiB in reserve.
   const CommandResult result =
       project.train("small", kGpu, "CHIMERA_EMULATOR_MEMORY=$((1536 * 1024 * 1024))");
-  check_refused(result, {"not enough memory on cuda:0", "by 4 workers", "parameters, weights: ",
-                         "in reserve, for what kernels need: 512.00 MiB", "chimera plan"});
+  check_refused(result, {"not enough memory on cuda:0", "by 4 workers",
+                         "parameters, weights: ", "in reserve, for what kernels need: 512.00 MiB",
+                         "fewer workers per GPU", "chimera plan"});
   CHECK(result.out.find("step ") == std::string::npos);
 }
 
