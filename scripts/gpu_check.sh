@@ -87,61 +87,65 @@ build_programs() {
 is_cuda() { [[ $1 == libcu* || $1 == libnccl* || $1 == libnv* ]]; }
 is_system() { [[ $1 =~ ^(libc|libm|libpthread|libdl|librt)\.so || $1 == ld-linux* ]]; }
 
-copy_libraries() {
-  local name path folder
+copy_libraries() {  # INTO PROGRAM...
+  local into=$1 name path folder
+  shift
   while read -r name path; do
     is_cuda "$name" && continue
     folder=lib
     is_system "$name" && folder=lib_system
-    cp -L "$path" "$bundle/$folder/$name"
-    strip --strip-unneeded "$bundle/$folder/$name" 2>/dev/null
+    cp -L "$path" "$into/$folder/$name"
+    strip --strip-unneeded "$into/$folder/$name" 2>/dev/null
   done < <(ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 } $1 ~ /^\/.*ld-linux/ { sub(/.*\//, "", $1); print $1, "/lib64/" $1 }' | sort -u)
 }
 
 make_bundle() {
-  local folder=$here/build-gpu-bundle golden=${CHIMERA_GOLDEN:-$here/../shared/golden} nvcc size
+  local folder=$here/build-gpu-bundle golden=${CHIMERA_GOLDEN:-$here/../shared/golden} parts=$work/parts size
   "$here/scripts/install_deps.sh" cuda ||
     echo "without the headers of cudnn-frontend: attention will be our own kernels' alone" >&2
   build_programs "$folder" -DCHIMERA_MPI=OFF -DCHIMERA_NCCL=OFF -DCMAKE_BUILD_TYPE=Release -DCMAKE_CUDA_ARCHITECTURES=90
-  rm -rf "$bundle"
-  mkdir -p "$bundle/lib" "$bundle/lib_system" "$bundle/golden"
-  cp "$folder/chimera" "$folder/tests/cuda/test_cuda_gpu" "$here/scripts/gpu_check.sh" "$bundle/"
-  strip "$bundle/chimera" "$bundle/test_cuda_gpu"
-  copy_libraries "$bundle/chimera" "$bundle/test_cuda_gpu"
-  if [ -f "$golden/ops.safetensors" ]; then
-    cp "$golden/ops.safetensors" "$bundle/golden/"
-    for part in tied untied; do
-      [ -d "$golden/$part" ] && cp -r "$golden/$part" "$bundle/golden/"
-    done
-  else
-    echo "no golden files in $golden (CHIMERA_GOLDEN names them): those tests will use the fixture made when they run, or say so"
+  mkdir -p "$parts/lib" "$parts/lib_system"
+  cp "$folder/chimera" "$folder/tests/cuda/test_cuda_gpu" "$parts/"
+  strip "$parts/chimera" "$parts/test_cuda_gpu"
+  copy_libraries "$parts" "$parts/chimera" "$parts/test_cuda_gpu"
+  if ! [ -f "$golden/ops.safetensors" ]; then
+    echo "no golden files in $golden (CHIMERA_GOLDEN names them): the tests will use the small ones of tests/golden"
+    golden=$here/tests/golden/fixture
   fi
-  chmod -R u+w "$bundle"
-  nvcc=$(find_nvcc)
+  mkdir "$parts/golden"
+  cp -r "$golden/ops.safetensors" "$golden/tied" "$golden/untied" "$parts/golden/"
+  chmod -R u+w "$parts"
+  rm -rf "$bundle"
+  mkdir -p "$bundle"
+  tar -C "$parts" -czf "$bundle/programs.tar.gz" . || refuse "cannot write $bundle/programs.tar.gz"
+  cp "$here/scripts/gpu_check.sh" "$bundle/"
   {
     echo "commit=$(commit)"
-    echo "cuda=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p')"
+    echo "cuda=$("$(find_nvcc)" --version | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p')"
     echo "architectures=90"
     echo "attention=$(sed -n 's/^-- Attention: //p' "$folder.log" | head -n 1)"
   } >"$bundle/about"
   size=$(du -sm "$bundle" | cut -f1)
-  echo "gpu_bundle: $size MiB, $(tr '\n' ' ' <"$bundle/about")"
+  echo "$bundle: $size MiB, $(paste -sd ';' "$bundle/about")"
   [ "$size" -lt 60 ] || refuse "the bundle has $size MiB; it should stay below 60"
 }
 
+about() { sed -n "s/^$1=//p" "$bundle/about" 2>/dev/null; }
+
 commit() {
-  if [ -f "$bundle/about" ] && ! git -C "$here" rev-parse HEAD >/dev/null 2>&1; then
-    sed -n 's/^commit=//p' "$bundle/about"
+  local hash changes=
+  if ! hash=$(git -C "$here" rev-parse --short=12 HEAD 2>/dev/null); then
+    hash=$(about commit)
+    echo "${hash:-unknown}"
     return
   fi
-  local changes=
   [ -z "$(git -C "$here" status --porcelain --untracked-files=no 2>/dev/null)" ] || changes=" with changes"
-  echo "$(git -C "$here" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)$changes"
+  echo "$hash$changes"
 }
 
 # --- programs and their libraries -----------------------------------------------------------------------------------
 
-program='' tests='' golden='' work='' runner=()
+program='' tests='' golden='' work='' parts='' runner=()
 
 both_there() { [ -x "$program" ] && [ -x "$tests" ]; }
 
@@ -153,9 +157,13 @@ choose_programs() {
     program=$build/chimera tests=$build/tests/cuda/test_cuda_gpu
     both_there || refuse "$build has no chimera and tests/cuda/test_cuda_gpu; configure with" \
       "-DCHIMERA_CUDA=ON -DCHIMERA_TESTS=ON and build these two"
-  elif [ -x "$bundle/chimera" ]; then
-    program=$bundle/chimera tests=$bundle/test_cuda_gpu golden=$bundle/golden
-    export LD_LIBRARY_PATH=$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  elif [ -f "$bundle/programs.tar.gz" ]; then
+    parts=$work/bundle
+    mkdir "$parts"
+    tar -C "$parts" -xzf "$bundle/programs.tar.gz" ||
+      refuse "cannot unpack $bundle/programs.tar.gz into $parts; set TMPDIR to a folder with 100 MB of room"
+    program=$parts/chimera tests=$parts/test_cuda_gpu golden=$parts/golden
+    export LD_LIBRARY_PATH=$parts/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   else
     build=$here/build-gpu
     build_programs "$build" -DCMAKE_CUDA_ARCHITECTURES=native
@@ -206,8 +214,7 @@ find_libraries() {
   echo "gpu_check.sh: not found:$problem. Looked in LD_LIBRARY_PATH, the loader's folders and:" >&2
   while read -r folder; do echo "  $folder" >&2; done <<<"$folders"
   if [[ $problem == *libcublasLt* && -n $other ]]; then
-    echo "This machine has $other, another release of CUDA than these programs were built with (cuda=$(sed -n 's/^cuda=//p' \
-      "$bundle/about" 2>/dev/null))." >&2
+    echo "This machine has $other, another release of CUDA than these programs were built with ($(about cuda))." >&2
     if [ -z "$build" ] && find_nvcc >/dev/null; then
       echo "There is an nvcc here: building from source instead." >&2
       build=$here/build-gpu
@@ -225,9 +232,9 @@ find_libraries() {
 choose_loader() {
   local said loader
   said=$("$program" --version 2>&1) && return 0
-  loader=$(echo "$bundle"/lib_system/ld-linux*)
+  loader=$(echo "$parts"/lib_system/ld-linux*)
   if [[ $said == *GLIBC* && -x $loader ]]; then
-    runner=("$loader" --library-path "$bundle/lib_system:$LD_LIBRARY_PATH")
+    runner=("$loader" --library-path "$parts/lib_system:$LD_LIBRARY_PATH")
     said=$("${runner[@]}" "$program" --version 2>&1) && return 0
   fi
   refuse "$program does not start: $said"
@@ -318,8 +325,10 @@ card() {
   if [ "$mode" = emulated ]; then
     echo "no GPU: the emulator of tests/cuda_emulator"
   else
-    timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | sort | uniq -c |
-      sed 's/^ *//' | paste -sd ';' || echo unknown
+    local cards
+    cards=$(timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | sort | uniq -c |
+      sed 's/^ *//' | paste -sd ';')
+    echo "${cards:-unknown: nvidia-smi is not there, or says nothing}"
   fi
 }
 
@@ -362,6 +371,8 @@ write_report() {
 
 main() {
   parse "$@"
+  work=$(mktemp -d)
+  trap 'rm -rf "$work"' EXIT
   if [ -n "$making_bundle" ]; then
     make_bundle
     exit 0
@@ -371,8 +382,6 @@ main() {
   choose_loader
   mkdir -p "$out" 2>/dev/null
   [ -w "$out" ] || refuse "cannot write to $out; name another folder"
-  work=$(mktemp -d)
-  trap 'rm -rf "$work"' EXIT
   : >"$out/gpu_check.log"
   part "what is here" 30 "$work/info.md" "${runner[@]}" "$program" info
   local problem
