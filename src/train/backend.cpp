@@ -177,6 +177,11 @@ Backend make_backend(const Config& config, const Programs& programs, Communicato
     bind_near(bus_of(*device));
   }
   auto ops = make_cuda_ops(*device, ops_settings(config, comm.rank()));
+  if (config.parallel.gpu_aware_mpi && transport == DeviceTransport::Staged &&
+      !mpi_takes_gpu_memory())
+    FailUsage("parallel.gpu_aware_mpi is true, but ", mpi_library(),
+              " says that it cannot be given pointers to GPU memory; set it to false (messages are "
+              "then staged through the host), or load an MPI built for CUDA");
   if (transport == DeviceTransport::Nccl && comm.rank() == 0)
     if (const std::string warning = gpu_aware_mpi_warning(); !warning.empty()) log_warning(warning);
   auto tensors = make_device_communicator(transport, comm, *device,

@@ -103,6 +103,9 @@ void run_local(int workers, double deadline_seconds, int threads_per_worker,
 // not.
 bool mpi_built();
 std::string mpi_library();  // "MPICH 4.0.2"
+// Whether it may be given pointers to a GPU's memory; true also where it does not say. Within
+// run_mpi's body alone.
+bool mpi_takes_gpu_memory();
 // Whether this process was started by mpirun, srun or a relative, from their environment variables
 // (PMI_SIZE, OMPI_COMM_WORLD_SIZE, SLURM_STEP_NUM_TASKS): the number of processes they started,
 // else 0.

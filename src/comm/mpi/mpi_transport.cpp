@@ -1,4 +1,5 @@
 // The mpi transport, and the one file with <mpi.h>.
+#include <dlfcn.h>
 #include <mpi.h>
 #include <sched.h>
 #include <unistd.h>
@@ -425,6 +426,12 @@ MPI_Comm duplicate_of_the_world() {
 }  // namespace
 
 bool mpi_built() { return true; }
+
+// An extension of MPICH and Open MPI, looked for by name: not every MPI has it.
+bool mpi_takes_gpu_memory() {
+  const auto query = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "MPIX_Query_cuda_support"));
+  return query == nullptr || query() == 1;
+}
 
 // "MPICH Version:\t4.0.2\n…" and "Open MPI v4.1.4, package: …" become "MPICH 4.0.2", "Open MPI
 // v4.1.4".

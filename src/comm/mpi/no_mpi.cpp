@@ -12,6 +12,7 @@ constexpr const char* kWayOut =
 }  // namespace
 
 bool mpi_built() { return false; }
+bool mpi_takes_gpu_memory() { return false; }
 std::string mpi_library() { FailUsage(kWayOut); }
 void run_mpi(double, int, const std::function<void(Communicator&)>&, Index) { FailUsage(kWayOut); }
 

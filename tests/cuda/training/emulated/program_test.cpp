@@ -131,6 +131,14 @@ TEST_CASE("gpu program: ranks stage their messages through the host, a GPU for e
                    "CHIMERA_EMULATOR_DEVICES=2 " + launcher + "2");
   CHECK(curve(project, "threads") == curve(project, "ranks"));
 
+  // Debian's MPIs say that they do not know CUDA: they are not given what they cannot read.
+  const CommandResult aware = project.train(
+      "aware", kGpu + two + "--set parallel.transport=mpi --set parallel.gpu_aware_mpi=true",
+      "CHIMERA_EMULATOR_DEVICES=2 " + launcher + "2");
+  INFO(aware.out + aware.err);
+  CHECK(aware.exit_code == 2);
+  CHECK(aware.err.find("cannot be given pointers to GPU memory") != std::string::npos);
+
   const CommandResult shared = project.train("shared", kGpu + two + "--set parallel.transport=mpi",
                                              "CHIMERA_EMULATOR_DEVICES=1 " + launcher + "2");
   check_refused(shared, {"ranks 0 and 1 would share cuda:0", "no more ranks on a node"});
