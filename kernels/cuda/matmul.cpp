@@ -34,7 +34,8 @@ struct Matmul::State {
     const cudaError_t status = cudaMalloc(&workspace, kMatmulWorkspace);
     if (status == cudaSuccess) return;
     cublasLtDestroy(library);
-    check_cuda(status, "allocating the 32 MiB workspace of matrix products");
+    check_cuda(status, "allocating the 32 MiB workspace of matrix products (where another program fills "
+                       "the GPU, nvidia-smi names it)");
   }
   ~State() {
     products.clear();
