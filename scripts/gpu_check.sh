@@ -18,7 +18,7 @@ build=
 mode=gpu
 making_bundle=
 out=${OUT:-./gpu_check_out}
-patience=${GPU_CHECK_PATIENCE:-1}
+patience=${GPU_CHECK_PATIENCE:-}
 jobs=${GPU_CHECK_JOBS:-$(nproc)}
 # As the programs set them themselves, by starting once more: which a sanitizer or another loader may not follow.
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive} GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-30000}
@@ -371,6 +371,10 @@ write_report() {
 
 main() {
   parse "$@"
+  if [ -z "$patience" ]; then
+    patience=1
+    [ "$mode" = gpu ] || patience=5  # budgets are a GPU's
+  fi
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
   if [ -n "$making_bundle" ]; then
