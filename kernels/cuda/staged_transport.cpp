@@ -19,20 +19,11 @@ namespace {
 // worker is doing or waiting for. It only posts; waits are the worker's.
 class StagedCommunicator final : public DeviceCommunicator {
  public:
-  StagedCommunicator(Communicator& host, CudaDevice& device,
+  // `host`: a reference, or of a second endpoint its owner.
+  template <class Host>
+  StagedCommunicator(Host&& host, CudaDevice& device, Lane lane,
                      const DeviceTransportSettings& settings)
-      : DeviceCommunicator(host, device, Lane::Compute, make_cuda_adder(device, Lane::Compute)),
-        cuda_(device),
-        settings_(settings),
-        name_(
-            concat(settings.gpu_aware ? "GPU memory by " : "staged by ", this->host().transport())),
-        pool_(device),
-        thread_([this] { post_what_is_ready(); }) {}
-  // The second endpoint.
-  StagedCommunicator(std::unique_ptr<Communicator> host, CudaDevice& device,
-                     const DeviceTransportSettings& settings)
-      : DeviceCommunicator(std::move(host), device, Lane::Reductions,
-                           make_cuda_adder(device, Lane::Reductions)),
+      : DeviceCommunicator(std::forward<Host>(host), device, lane, make_cuda_adder(device, lane)),
         cuda_(device),
         settings_(settings),
         name_(
@@ -97,7 +88,8 @@ class StagedCommunicator final : public DeviceCommunicator {
     device().synchronize();
   }
   std::unique_ptr<Communicator> second_endpoint() override {
-    return std::make_unique<StagedCommunicator>(host().second_endpoint(), cuda_, settings_);
+    return std::make_unique<StagedCommunicator>(host().second_endpoint(), cuda_, Lane::Reductions,
+                                                settings_);
   }
 
  private:
@@ -269,7 +261,7 @@ class StagedCommunicator final : public DeviceCommunicator {
 
 std::unique_ptr<DeviceCommunicator> make_staged_communicator(
     Communicator& host, CudaDevice& device, const DeviceTransportSettings& settings) {
-  return std::make_unique<StagedCommunicator>(host, device, settings);
+  return std::make_unique<StagedCommunicator>(host, device, Lane::Compute, settings);
 }
 
 }  // namespace chimera

@@ -49,15 +49,10 @@ class Shipment final : public Parcel {
 
 class CopiesCommunicator final : public DeviceCommunicator {
  public:
-  CopiesCommunicator(Communicator& host, Device& device, const MakeAdder& make_adder)
-      : DeviceCommunicator(host, device, Lane::Compute, make_adder(Lane::Compute)),
-        make_adder_(make_adder),
-        parcels_(parcels_of(host)),
-        idle_(static_cast<std::size_t>(2 * host.size())) {}
-  // The second endpoint.
-  CopiesCommunicator(std::unique_ptr<Communicator> host, Device& device,
-                     const MakeAdder& make_adder)
-      : DeviceCommunicator(std::move(host), device, Lane::Reductions, make_adder(Lane::Reductions)),
+  // `host`: a reference, or of a second endpoint its owner.
+  template <class Host>
+  CopiesCommunicator(Host&& host, Device& device, Lane lane, const MakeAdder& make_adder)
+      : DeviceCommunicator(std::forward<Host>(host), device, lane, make_adder(lane)),
         make_adder_(make_adder),
         parcels_(parcels_of(this->host())),
         idle_(static_cast<std::size_t>(2 * size())) {}
@@ -103,7 +98,8 @@ class CopiesCommunicator final : public DeviceCommunicator {
     device().synchronize();
   }
   std::unique_ptr<Communicator> second_endpoint() override {
-    return std::make_unique<CopiesCommunicator>(host().second_endpoint(), device(), make_adder_);
+    return std::make_unique<CopiesCommunicator>(host().second_endpoint(), device(), Lane::Reductions,
+                                                make_adder_);
   }
 
  private:
@@ -146,7 +142,7 @@ class CopiesCommunicator final : public DeviceCommunicator {
 std::unique_ptr<DeviceCommunicator> make_copies_communicator(Communicator& host, Device& device,
                                                              MakeAdder make_adder) {
   if (!make_adder) make_adder = [](Lane) { return nullptr; };
-  return std::make_unique<CopiesCommunicator>(host, device, make_adder);
+  return std::make_unique<CopiesCommunicator>(host, device, Lane::Compute, make_adder);
 }
 
 }  // namespace chimera

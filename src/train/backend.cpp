@@ -193,6 +193,7 @@ Backend make_backend(const Config& config, const Programs& programs, Communicato
   Backend backend;
   backend.description =
       concat("device: ", device->name(), "; messages: ", tensors->transport(), "\n");
+  backend.identity = concat(cuda_device(device->ordinal()).name, ", ", cuda_matmul_library());
   backend.device = std::move(device);
   backend.choices = [chosen = ops.get()] { return chosen->describe(); };
   backend.ops = std::move(ops);

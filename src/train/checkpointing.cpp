@@ -156,8 +156,16 @@ void check_same_model(const model::ModelConfig& stored, const model::ModelConfig
          now.position_encoding, "; use the checkpoint's value");
 }
 
+std::map<std::string, std::string> environment_of(const Worker& worker,
+                                                  const RunIdentity& identity) {
+  auto environment = identity.environment;
+  environment["device"] = worker.backend().identity;
+  return environment;
+}
+
 void warn_of_differences(const checkpoint::Manifest& stored, const Config& config,
-                         const RunIdentity& now) {
+                         const RunIdentity& now,
+                         const std::map<std::string, std::string>& environment) {
   // What decides which samples and masks come next.
   const Json before_run = parse_json(stored.config, "the checkpoint's configuration");
   const Json this_run = config_to_json(config);
@@ -183,9 +191,10 @@ void warn_of_differences(const checkpoint::Manifest& stored, const Config& confi
     log_warning("changed since the checkpoint:", changed,
                 " from here on this is another training than the uninterrupted one");
   std::string differences;
-  for (const auto& [key, value] : now.environment) {
+  for (const auto& [key, value] : environment) {
     const auto found = stored.environment.find(key);
-    const std::string before = found == stored.environment.end() ? "unknown" : found->second;
+    const char* const missing = key == "device" ? "cpu" : "unknown";  // once there was no other
+    const std::string before = found == stored.environment.end() ? missing : found->second;
     if (before != value)
       differences += concat(differences.empty() ? "" : "; ", key, " ", before, " -> ", value);
   }
@@ -289,7 +298,7 @@ bool save_checkpoint(Worker& worker, const Config& config, const RunIdentity& id
       manifest.end_of_text = identity.end_of_text;
       manifest.config = config_to_json(config).dump();
       manifest.state = state_to_json(worker, config).dump();
-      manifest.environment = identity.environment;
+      manifest.environment = environment_of(worker, identity);
       manifest.data_fingerprint = identity.data_fingerprint;
       manifest.tokenizer_fingerprint = identity.tokenizer_fingerprint;
       writer.commit(std::move(manifest), records, identity.tokenizer_files);
@@ -325,7 +334,8 @@ Resumed load_or_initialize(Worker& worker, const Config& config, const RunIdenti
     read_piece(source, "adam.v." + e.parameter.name, e, worker.device(), e.v);
   });
   read_versions(worker, source);
-  if (comm.rank() == 0) warn_of_differences(manifest, config, identity);
+  if (comm.rank() == 0)
+    warn_of_differences(manifest, config, identity, environment_of(worker, identity));
   return {manifest.step, manifest.consumed_samples, from};
 }
 

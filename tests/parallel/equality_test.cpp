@@ -1,7 +1,7 @@
 // What must agree to the last bit: the same sums in the same order, whatever the layout.
 #include <numeric>
 
-#include "support/golden.h"
+#include "support/golden_checks.h"
 #include "support/support.h"
 
 using namespace chimera;
@@ -13,15 +13,6 @@ train::Config dropout_config(const GoldenModel& model) {
   train::Config config = model.config("rich");
   config.model.embd_pdrop = config.model.attn_pdrop = config.model.resid_pdrop = 0.1;
   return config;
-}
-
-void check_equal(const Outcome& a, const Outcome& b) {
-  REQUIRE(a.steps.size() == b.steps.size());
-  for (std::size_t i = 0; i < a.steps.size(); ++i) {
-    CHECK(a.steps[i].loss == b.steps[i].loss);
-    CHECK(a.steps[i].grad_norm == b.steps[i].grad_norm);
-  }
-  CHECK(a.weights == b.weights);
 }
 
 }  // namespace

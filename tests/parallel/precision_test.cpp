@@ -1,5 +1,5 @@
 // 16-bit types under every layout: the same bits wherever sums have the same order.
-#include "support/golden.h"
+#include "support/golden_checks.h"
 #include "support/support.h"
 
 using namespace chimera;
@@ -19,15 +19,6 @@ train::Config precise(const GoldenModel& model, const Precision& p) {
   config.precision.compute = p.compute;
   config.precision.stochastic_rounding = p.stochastic;
   return config;
-}
-
-void check_equal(const Outcome& a, const Outcome& b) {
-  REQUIRE(a.steps.size() == b.steps.size());
-  for (std::size_t i = 0; i < a.steps.size(); ++i) {
-    CHECK(a.steps[i].loss == b.steps[i].loss);
-    CHECK(a.steps[i].grad_norm == b.steps[i].grad_norm);
-  }
-  CHECK(a.weights == b.weights);
 }
 
 }  // namespace

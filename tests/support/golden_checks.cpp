@@ -85,4 +85,18 @@ void check_rounded_gradients(const GoldenModel& model, const Outcome& outcome, D
         bound(static_cast<double>(model.layers() + 1), model.layers(), type) / 2);
 }
 
+void check_equal(const Outcome& a, const Outcome& b) {
+  REQUIRE(a.steps.size() == b.steps.size());
+  for (std::size_t i = 0; i < a.steps.size(); ++i) {
+    CHECK(a.steps[i].loss == b.steps[i].loss);
+    CHECK(a.steps[i].grad_norm == b.steps[i].grad_norm);
+  }
+  CHECK(a.weights == b.weights);
+}
+
+void check_equal_with_gradients(const Outcome& a, const Outcome& b) {
+  check_equal(a, b);
+  CHECK(a.first_gradients == b.first_gradients);
+}
+
 }  // namespace chimera::test

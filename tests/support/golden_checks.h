@@ -17,4 +17,8 @@ void check_rounded_gradients(const GoldenModel& model, const Outcome& outcome, D
 // Losses, norms and rates of every step, and the parameters after the last.
 void check_curve(const GoldenModel& model, const std::string& run, const Outcome& outcome);
 
+// To the last bit: losses, norms, and the parameters after the last step; and the first gradients.
+void check_equal(const Outcome& a, const Outcome& b);
+void check_equal_with_gradients(const Outcome& a, const Outcome& b);
+
 }  // namespace chimera::test

@@ -38,16 +38,6 @@ train::Config with(const GoldenModel& model, const std::string& run, const Way& 
   return config;
 }
 
-void check_equal_bits(const Outcome& a, const Outcome& b) {
-  REQUIRE(a.steps.size() == b.steps.size());
-  for (std::size_t i = 0; i < a.steps.size(); ++i) {
-    CHECK(a.steps[i].loss == b.steps[i].loss);
-    CHECK(a.steps[i].grad_norm == b.steps[i].grad_norm);
-  }
-  CHECK(a.first_gradients == b.first_gradients);
-  CHECK(a.weights == b.weights);
-}
-
 }  // namespace
 
 TEST_CASE("gpu training: loss, gradients and curves of both models equal PyTorch's") {
@@ -70,7 +60,7 @@ TEST_CASE("gpu training: pipelines on one GPU give the same bits for every order
     std::optional<Outcome> first;
     for_every_order([&] {
       const Outcome outcome = run_layout(model, with(model, "plain", layout), 2);
-      if (first) check_equal_bits(outcome, *first);
+      if (first) check_equal_with_gradients(outcome, *first);
       first = outcome;
     });
   }
@@ -102,7 +92,7 @@ TEST_CASE("gpu training: in bf16 a pipeline gives the same bits for every order 
   std::optional<Outcome> first;
   for_every_order([&] {
     const Outcome outcome = run_layout(model, config, 3);
-    if (first) check_equal_bits(outcome, *first);
+    if (first) check_equal_with_gradients(outcome, *first);
     first = outcome;
   });
 }
@@ -118,7 +108,7 @@ TEST_CASE("gpu training: one GPU per worker, with NCCL, equals one GPU for all, 
     on_devices(1, [&] { one = run(way); });
     Way nccl = way;
     nccl.transport = "nccl";
-    if (!on_devices(narrow<int>(way.depth), [&] { check_equal_bits(run(nccl), *one); }))
+    if (!on_devices(narrow<int>(way.depth), [&] { check_equal_with_gradients(run(nccl), *one); }))
       std::cout << "skipped: NCCL between " << way.depth << " GPUs needs as many\n";
   }
 }

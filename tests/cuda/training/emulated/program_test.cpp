@@ -57,6 +57,12 @@ TEST_CASE("gpu program: trains as on the CPU, stops, resumes to the last bit") {
   project.train_ok("parts", plain);
   CHECK(curve(project, "one") == curve(project, "parts"));
 
+  const CommandResult elsewhere =
+      project.train("parts", plain + "--set train.steps=13 --set device.kind=cpu");
+  INFO(elsewhere.out + elsewhere.err);
+  CHECK(elsewhere.exit_code == 0);
+  CHECK(elsewhere.err.find("device CUDA emulator, cuBLASLt 13.0.0 -> cpu") != std::string::npos);
+
   const auto loss_on = [&](const std::string& device) {
     const CommandResult result = project.run(
         "whole", "eval --checkpoint checkpoints --data '../data/val-*.bin' --device " + device);

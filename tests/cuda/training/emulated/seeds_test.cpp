@@ -1,6 +1,6 @@
 // Many orders of streams, on the layouts with the most of them.
 #include "emulator/control.h"
-#include "support/golden.h"
+#include "support/golden_checks.h"
 #include "support/support.h"
 
 namespace chimera::test {
@@ -29,11 +29,7 @@ TEST_CASE("gpu training: sixteen orders of streams give the same bits, whatever 
       INFO(emulator::last_report());
       CHECK(emulator::report_count() == 0);
       if (!first) first = outcome;
-      for (std::size_t i = 0; i < outcome.steps.size(); ++i) {
-        CHECK(outcome.steps[i].loss == first->steps[i].loss);
-        CHECK(outcome.steps[i].grad_norm == first->steps[i].grad_norm);
-      }
-      CHECK(outcome.weights == first->weights);
+      check_equal(outcome, *first);
     }
   }
   emulator::reset(before);
