@@ -5,7 +5,7 @@
 #include <array>
 
 #include "bench_case.h"
-#include "chimera/ops/narrow_ops.h"
+#include "chimera/ops/half_ops.h"
 #include "op_check.h"
 
 namespace chimera {
@@ -21,13 +21,13 @@ using bench::text;
 double device_seconds(Device& device, const GpuBenchSettings& s,
                       const std::function<void()>& body) {
   const Buffer cold(device, s.cold_bytes);
-  const auto start = device.make_mark(true), end = device.make_mark(true);
+  const auto start = device.make_event(true), end = device.make_event(true);
   std::vector<double> seconds;
   for (int round = -1; round < s.rounds; ++round) {
     device.zero(cold.data(), cold.bytes());
-    device.record(*start, Lane::Compute);
+    device.record(*start, Stream::Compute);
     body();
-    device.record(*end, Lane::Compute);
+    device.record(*end, Stream::Compute);
     device.synchronize();
     if (round >= 0) seconds.push_back(device.seconds_between(*start, *end));
   }
@@ -86,7 +86,7 @@ GpuBenchTable bench_gpu_ops(CudaDevice& device, const BenchModel& model, DType t
   const auto ops = make_cuda_ops(
       device,
       {.time_matmul = true, .epilogues = CudaChoice::Fastest, .attention = CudaChoice::Fastest});
-  const auto reference = make_narrow_ops(make_cpu_ops());
+  const auto reference = make_half_ops(make_cpu_ops());
   GpuBenchTable table{model.name, device.name(), type, {}, {}, {}};
   table.limits.bytes = copy_limit(device, settings);
   product_limit(device, *ops, type, settings, table.limits);

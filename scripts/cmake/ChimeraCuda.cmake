@@ -31,10 +31,10 @@ if(CHIMERA_CUDA)
 endif()
 
 if(cuda_found)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cu ${PROJECT_SOURCE_DIR}/kernels/cuda/*.cpp)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/*/*.cu ${PROJECT_SOURCE_DIR}/kernels/cuda/*/*.cpp)
   list(FILTER cuda_sources EXCLUDE REGEX nccl_transport)  # ChimeraNccl
   add_library(chimera_cuda STATIC ${cuda_sources})
-  target_include_directories(chimera_cuda INTERFACE ${PROJECT_SOURCE_DIR}/kernels)
+  target_include_directories(chimera_cuda PUBLIC ${PROJECT_SOURCE_DIR}/kernels ${PROJECT_SOURCE_DIR}/kernels/cuda)
   set(cuda_runtime CUDA::cudart)
   if(TARGET CUDA::cudart_static)  # one library less that a machine must have
     set(cuda_runtime CUDA::cudart_static)

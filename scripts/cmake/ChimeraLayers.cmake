@@ -1,12 +1,15 @@
-# chimera_layer(NAME DEPENDS target... PRIVATE target...): the target chimera_NAME from src/NAME/*.cpp.
-# Its public link line is what the layer may include; PRIVATE libraries stay in its source files.
+# chimera_layer(NAME DEPENDS target... PRIVATE target...): the target chimera_NAME from the sources of src/NAME and its
+# folders, but for those that are chosen elsewhere (mpi, no_*). Its public link line is what the layer may include;
+# PRIVATE libraries stay in its source files. Its files include each other by their path in src/NAME.
 function(chimera_layer name)
   cmake_parse_arguments(LAYER "" "" "DEPENDS;PRIVATE" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/(mpi|no_[a-z]+)/")
   if(NOT sources)
     message(FATAL_ERROR "The layer ${name} has no sources in src/${name}")
   endif()
   add_library(chimera_${name} STATIC ${sources})
+  target_include_directories(chimera_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src/${name})
   target_link_libraries(chimera_${name} PUBLIC ${LAYER_DEPENDS} chimera_options PRIVATE ${LAYER_PRIVATE})
 endfunction()
 

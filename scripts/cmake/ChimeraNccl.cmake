@@ -1,4 +1,4 @@
-# chimera_use_nccl(<target>): messages by NCCL from kernels/cuda/nccl_transport.cpp, or the stand-in that says how to
+# chimera_use_nccl(<target>): messages by NCCL from kernels/cuda/comm/nccl_transport.cpp, or the stand-in that says how to
 # get it.
 set(CHIMERA_NCCL AUTO CACHE STRING "Messages between GPUs by NCCL: ON, OFF, or AUTO (where NCCL 2.18 or newer is found)")
 set_property(CACHE CHIMERA_NCCL PROPERTY STRINGS AUTO ON OFF)
@@ -25,12 +25,12 @@ endif()
 
 function(chimera_use_nccl target)
   if(nccl_found)
-    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/cuda/nccl_transport.cpp)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/cuda/comm/nccl_transport.cpp)
     target_include_directories(${target} SYSTEM PRIVATE ${CHIMERA_NCCL_INCLUDE})
     target_link_libraries(${target} PRIVATE ${CHIMERA_NCCL_LIBRARY})
     message(STATUS "Messages between GPUs: NCCL ${nccl_version}")
   else()
-    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/cuda/no_nccl/no_nccl.cpp)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/cuda/comm/no_nccl/no_nccl.cpp)
     message(STATUS "Messages between GPUs: none but copies and MPI (CHIMERA_NCCL=${CHIMERA_NCCL})")
   endif()
 endfunction()

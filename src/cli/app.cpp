@@ -12,15 +12,15 @@
 
 #include "chimera/base/check.h"
 #include "chimera/base/log.h"
-#include "chimera/cli/bench_command.h"
-#include "chimera/cli/checkpoint_command.h"
-#include "chimera/cli/data_command.h"
-#include "chimera/cli/plan_command.h"
-#include "chimera/cli/schedule_command.h"
-#include "chimera/cli/tokenizer_command.h"
-#include "chimera/cli/train_command.h"
+#include "bench/bench_command.h"
+#include "checkpoint_command.h"
+#include "data_command.h"
+#include "plan_command.h"
+#include "schedule/schedule_command.h"
+#include "tokenizer_command.h"
+#include "train_command.h"
 #include "chimera/comm/communicator.h"
-#include "chimera/train/build_identity.h"
+#include "chimera/setup/build_identity.h"
 
 namespace chimera::cli {
 namespace {
@@ -97,7 +97,7 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   CLI::App app("Chimera trains GPT-2 style transformers under bidirectional pipeline schedules.",
                "chimera");
-  app.set_version_flag("--version", "chimera " + train::build_version());
+  app.set_version_flag("--version", "chimera " + build_version());
   app.require_subcommand(1);
   app.parse_complete_callback([&app] { refuse_launcher(app); });
   app.footer(

@@ -1,4 +1,4 @@
-#include "chimera/cli/checkpoint_command.h"
+#include "checkpoint_command.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,4 +1,4 @@
-#include "chimera/cli/data_command.h"
+#include "data_command.h"
 
 #include <unistd.h>
 

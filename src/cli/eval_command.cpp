@@ -3,7 +3,7 @@
 #include <iostream>
 #include <memory>
 
-#include "chimera/cli/train_command.h"
+#include "train_command.h"
 #include "chimera/train/evaluate.h"
 #include "chimera/train/generate.h"
 

@@ -6,10 +6,10 @@
 #include <iostream>
 #include <memory>
 
-#include "chimera/cli/train_command.h"
+#include "train_command.h"
 #include "chimera/plan/footprint.h"
-#include "chimera/train/build_identity.h"
-#include "chimera/train/worker.h"
+#include "chimera/setup/build_identity.h"
+#include "chimera/runtime/worker.h"
 #include "gpu_report.h"
 #include "memory_table.h"
 
@@ -33,8 +33,8 @@ std::string grouped(Index value) {
 }
 
 void print_config(const InfoArguments& a) {
-  const train::Config c = train::load_config(a.config, a.overrides);
-  const train::ParallelConfig& p = c.parallel;
+  const Config c = load_config(a.config, a.overrides);
+  const ParallelConfig& p = c.parallel;
   std::cout << "parameters     " << grouped(model::parameter_count(c.model)) << "\n"
             << "model          " << c.model.n_layer << " layers, " << c.model.n_embd << " wide, "
             << c.model.n_head << " heads, vocabulary " << c.model.vocab_size << ", "
@@ -44,7 +44,7 @@ void print_config(const InfoArguments& a) {
             << "layout         " << p.schedule << ", D " << p.depth << ", " << c.workers()
             << " workers\n"
             << "stage layers  ";
-  for (const Index layers : train::stage_layers(c)) std::cout << " " << layers;
+  for (const Index layers : stage_layers(c)) std::cout << " " << layers;
   std::cout << std::endl;
   print_memory(c);
 }
@@ -65,7 +65,7 @@ void add_info_command(CLI::App& app) {
     if (arguments->config.empty() && !arguments->overrides.empty())
       FailUsage("--set is ", arguments->overrides.front(),
                 "; it changes a configuration: give --config");
-    std::cout << train::build_report() << gpu_report() << "memory         "
+    std::cout << build_report() << gpu_report() << "memory         "
               << plan::bytes_text(physical_memory()) << " on this machine\n";
     if (!arguments->config.empty()) print_config(*arguments);
   });

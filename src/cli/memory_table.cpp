@@ -5,8 +5,8 @@
 #include <iostream>
 
 #include "chimera/plan/footprint.h"
-#include "chimera/train/memory_check.h"
-#include "chimera/train/worker.h"
+#include "chimera/setup/memory_check.h"
+#include "chimera/runtime/worker.h"
 
 namespace chimera::cli {
 namespace {
@@ -22,9 +22,9 @@ std::string in_gib(Index bytes) {
 
 }  // namespace
 
-void print_memory(const train::Config& config) {
-  const train::Programs programs = train::build_programs(config);
-  const auto stages = plan::all_stage_bytes(train::shape_of(config), programs.train);
+void print_memory(const Config& config) {
+  const Programs programs = build_programs(config);
+  const auto stages = plan::all_stage_bytes(shape_of(config), programs.train);
   std::printf("memory in GiB  %8s %10s %10s %10s %12s %12s %10s %11s %10s\n", "weights", "masters",
               "gradients", "moments", "edge slots", "full slots", "workspace", "reductions", "all");
   for (int w = 0; w < programs.train.depth; ++w) {
@@ -40,9 +40,9 @@ void print_memory(const train::Config& config) {
   std::fflush(stdout);
 }
 
-void check_memory_of(const train::Config& config, Index devices, Index bytes) {
+void check_memory_of(const Config& config, Index devices, Index bytes) {
   print_memory(config);
-  const auto all = train::footprints(config, train::build_programs(config));
+  const auto all = footprints(config, build_programs(config));
   const Index workers = config.workers(),
               used = devices == 0 ? workers : std::min(devices, workers);
   std::vector<int> fullest;
@@ -50,7 +50,7 @@ void check_memory_of(const train::Config& config, Index devices, Index bytes) {
   for (Index device = 0; device < used; ++device) {
     std::vector<int> ranks;  // as backends share GPUs out
     for (Index rank = device; rank < workers; rank += used) ranks.push_back(narrow<int>(rank));
-    const Index needed = train::memory_needed(all, ranks);
+    const Index needed = memory_needed(all, ranks);
     if (needed > most) most = needed, fullest = ranks;
   }
   const std::string asked =
@@ -61,7 +61,7 @@ void check_memory_of(const train::Config& config, Index devices, Index bytes) {
   for (const int rank : fullest) who += concat(" ", rank);
   std::cout << asked << who << " and needs " << bytes_text(most) << ", kernels' scratch included"
             << std::endl;
-  if (most > bytes) Fail("does not fit; ", train::what_would_fit(config, fullest, bytes));
+  if (most > bytes) Fail("does not fit; ", what_would_fit(config, fullest, bytes));
   std::cout << "fits, " << bytes_text(bytes - most) << " are left\n";
 }
 

@@ -5,7 +5,7 @@
 
 namespace chimera::cli {
 
-train::Config model_option(const std::string& name, Index sequence) {
+Config model_option(const std::string& name, Index sequence) {
   Json model;
   if (model::find_preset(name) != nullptr) {
     model["model"]["preset"] = name;
@@ -28,7 +28,7 @@ train::Config model_option(const std::string& name, Index sequence) {
   // What a run needs beside the model, so that the model alone is checked.
   model["data"]["train"] = Json::array({"train-*.bin"});
   model["train"]["steps"] = 1;
-  train::Config config = train::parse_config(model.dump(), name, {});
+  Config config = parse_config(model.dump(), name, {});
   config.data.train.clear();
   config.train.steps = 0;
   return config;

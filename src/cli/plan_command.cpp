@@ -1,4 +1,4 @@
-#include "chimera/cli/plan_command.h"
+#include "plan_command.h"
 
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -13,7 +13,7 @@
 #include "chimera/plan/calibration.h"
 #include "chimera/plan/search.h"
 #include "chimera/tensor/half.h"
-#include "measure_layout.h"
+#include "chimera/bench/measure_layout.h"
 #include "memory_table.h"
 #include "model_option.h"
 
@@ -56,9 +56,9 @@ plan::Cluster cluster_option(const std::string& name) {
 }
 
 // What `chimera train` runs: `base` with the layout of a candidate.
-train::Config with_layout(train::Config base, const plan::Candidate& c) {
+Config with_layout(Config base, const plan::Candidate& c) {
   const schedule::Request& r = c.request;
-  train::ParallelConfig& p = base.parallel;
+  ParallelConfig& p = base.parallel;
   p.schedule = r.schedule;
   p.depth = r.depth;
   p.width = r.width;
@@ -77,13 +77,13 @@ train::Config with_layout(train::Config base, const plan::Candidate& c) {
 }
 
 // The whole of a configuration that could train; of a model alone, what is missing filled in.
-train::Config base_config(const Arguments& a) {
-  const train::Config model = model_option(a.model, a.search.T);
-  train::Config base;
+Config base_config(const Arguments& a) {
+  const Config model = model_option(a.model, a.search.T);
+  Config base;
   base.preset = model.preset;
   const bool file = std::filesystem::exists(a.model);
   if (file && read_json(a.model, JsonComments::Allow).contains("train")) {
-    base = train::load_config(a.model, {});
+    base = load_config(a.model, {});
   } else {
     base.data.train = {{{"data/train-*.bin"}, 1}};
     base.train.steps = 1000;
@@ -96,9 +96,9 @@ train::Config base_config(const Arguments& a) {
   return base;
 }
 
-void write_winner(const Arguments& a, const train::Config& base, const plan::Ranked& best) {
-  const train::Config config = with_layout(base, best.candidate);
-  write_file_atomically(a.output, train::config_to_json(config).dump(2) + "\n");
+void write_winner(const Arguments& a, const Config& base, const plan::Ranked& best) {
+  const Config config = with_layout(base, best.candidate);
+  write_file_atomically(a.output, config_to_json(config).dump(2) + "\n");
   std::cout << "wrote " << a.output << ": " << plan::describe(best.candidate)
             << (config.data.train.front().files.front() == "data/train-*.bin"
                     ? "; set data.train and train.steps in it"
@@ -107,13 +107,13 @@ void write_winner(const Arguments& a, const train::Config& base, const plan::Ran
 }
 
 // Each of the ranked layouts run for real, beside what was predicted.
-void print_measured(const train::Config& base, const std::vector<plan::Ranked>& ranked,
+void print_measured(const Config& base, const std::vector<plan::Ranked>& ranked,
                     Index steps) {
   std::cout << "measured on this machine, the fastest of " << steps << " steps each\n"
             << "predicted ms  measured ms  predicted/measured  layout\n";
   std::vector<double> ratios;
   for (const plan::Ranked& r : ranked) {
-    const double seconds = measure_step_seconds(with_layout(base, r.candidate), steps);
+    const double seconds = bench::measure_step_seconds(with_layout(base, r.candidate), steps);
     ratios.push_back(r.seconds / seconds);
     char numbers[80];
     std::snprintf(numbers, sizeof numbers, "%12.1f %12.1f %19.3f  ", 1e3 * r.seconds, 1e3 * seconds,
@@ -147,7 +147,7 @@ void run_memory(const Arguments& a) {
   if (a.memory.empty() == a.cluster.empty())
     FailUsage("without --workers the layout of ", a.model,
               " is looked at: give either --memory or --cluster, which say what a device has");
-  train::Config config = train::load_config(a.model, {});
+  Config config = load_config(a.model, {});
   if (a.search.T > 0) config.data.sequence_length = a.search.T;
   if (!a.precision.empty()) config.precision.compute = a.precision;
   check_memory_of(config, a.devices,
@@ -165,7 +165,7 @@ void run(Arguments& a) {
     FailUsage("give either --cluster, or --calibration for this machine",
               a.cluster.empty() ? "" : ", not both");
   if (!a.output.empty()) check_writable(a.output);
-  train::Config base = base_config(a);
+  Config base = base_config(a);
   plan::SearchRequest& s = a.search;
   s.model = base.model;
   s.T = base.sequence_length();
@@ -184,7 +184,7 @@ void run(Arguments& a) {
     s.times = [&](Index B) { return plan::measured_times(calibration, s.model, B, s.T); };
   }
   s.refuse = [&base](const plan::Candidate& c) {
-    const std::vector<std::string> problems = train::check_config(with_layout(base, c));
+    const std::vector<std::string> problems = check_config(with_layout(base, c));
     return problems.empty() ? std::string() : problems.front();
   };
   set_team_size(available_cores());

@@ -1,4 +1,4 @@
-#include "chimera/cli/tokenizer_command.h"
+#include "tokenizer_command.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "chimera/cli/train_command.h"
+#include "train_command.h"
 
 #include <CLI/CLI.hpp>
 #include <iostream>
@@ -38,7 +38,7 @@ void add_train_command(CLI::App& app, int& exit_code) {
       "continues.\nExamples:\n  chimera train configs/quickstart.json --set train.steps=100\n"
       "  mpirun -n 4 chimera train configs/quickstart.json");
   command->callback([arguments, &exit_code] {
-    const train::Config config = train::load_config(arguments->config, arguments->overrides);
+    const Config config = load_config(arguments->config, arguments->overrides);
     exit_code = static_cast<int>(train::train(config, arguments->options));
   });
 }
@@ -53,7 +53,7 @@ void add_config_command(CLI::App& app) {
   explain->add_option("word", *word, "only the lines that contain this");
   explain->footer("Example:\n  chimera config explain parallel.");
   explain->callback([word] {
-    std::istringstream table(train::explain_config());
+    std::istringstream table(explain_config());
     int lines = 0;
     for (std::string line; std::getline(table, line);)
       if (lines < 2 || line.find(*word) != std::string::npos) {  // the heading has two lines
@@ -73,7 +73,7 @@ void add_config_command(CLI::App& app) {
   resolve->footer(
       "Example:\n  chimera config resolve configs/quickstart.json --set parallel.depth=2");
   resolve->callback([path, overrides] {
-    std::cout << train::config_to_json(train::load_config(*path, *overrides)).dump(2) << "\n";
+    std::cout << config_to_json(load_config(*path, *overrides)).dump(2) << "\n";
   });
 }
 

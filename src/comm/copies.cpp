@@ -14,19 +14,19 @@ namespace {
 // the copy is made.
 class Shipment final : public Parcel {
  public:
-  explicit Shipment(Device& device) : device_(device), ready_(device.make_mark()) {}
+  explicit Shipment(Device& device) : device_(device), ready_(device.make_event()) {}
 
-  // What `lane` does with the buffer until now comes first; a send is made on `copies`.
-  void post(std::byte* data, Lane lane, Lane copies) {
+  // What `stream` does with the buffer until now comes first; a send is made on `copies`.
+  void post(std::byte* data, Stream stream, Stream copies) {
     data_ = data;
     copies_ = copies;
     moved_ = false;
-    device_.record(*ready_, lane);
+    device_.record(*ready_, stream);
   }
   void move_to(Parcel& receiver, Index bytes) override {
     auto& to = static_cast<Shipment&>(receiver);
-    for (std::unique_ptr<Mark>* done : {&done_, &to.done_})
-      if (!*done) *done = device_.make_mark();
+    for (std::unique_ptr<Event>* done : {&done_, &to.done_})
+      if (!*done) *done = device_.make_event();
     device_.await(*ready_, copies_);
     device_.await(*to.ready_, copies_);
     if (bytes > 0) device_.copy(to.data_, data_, bytes, copies_);
@@ -34,16 +34,16 @@ class Shipment final : public Parcel {
     device_.record(*to.done_, copies_);
     moved_ = to.moved_ = true;
   }
-  // What `lane` is given from now on comes after the copy, if there is one.
-  void hold(Lane lane) {
-    if (moved_) device_.await(*done_, lane);
+  // What `stream` is given from now on comes after the copy, if there is one.
+  void hold(Stream stream) {
+    if (moved_) device_.await(*done_, stream);
   }
 
  private:
   Device& device_;
-  std::unique_ptr<Mark> ready_, done_;
+  std::unique_ptr<Event> ready_, done_;
   std::byte* data_ = nullptr;
-  Lane copies_ = Lane::Down;
+  Stream copies_ = Stream::Down;
   bool moved_ = false;
 };
 
@@ -51,8 +51,8 @@ class CopiesCommunicator final : public DeviceCommunicator {
  public:
   // `host`: a reference, or of a second endpoint its owner.
   template <class Host>
-  CopiesCommunicator(Host&& host, Device& device, Lane lane, const MakeAdder& make_adder)
-      : DeviceCommunicator(std::forward<Host>(host), device, lane, make_adder(lane)),
+  CopiesCommunicator(Host&& host, Device& device, Stream stream, const MakeAdder& make_adder)
+      : DeviceCommunicator(std::forward<Host>(host), device, stream, make_adder(stream)),
         make_adder_(make_adder),
         parcels_(parcels_of(this->host())),
         idle_(static_cast<std::size_t>(2 * size())) {}
@@ -76,18 +76,18 @@ class CopiesCommunicator final : public DeviceCommunicator {
     if (request == 0) return;
     host().wait(request, what);
     const auto at = std::ranges::find(active_, request, &Active::request);
-    at->shipment->hold(lane());
+    at->shipment->hold(stream());
     idle_[at->pool].push_back(std::move(at->shipment));
     if (at != std::prev(active_.end())) *at = std::move(active_.back());
     active_.pop_back();
   }
 
-  // Copies that were waited for are before what the lane was given since.
+  // Copies that were waited for are before what the stream was given since.
   void abandon() noexcept override {
     host().abandon();
     if (active_.empty()) return;
     try {
-      for (const Active& a : active_) a.shipment->hold(lane());
+      for (const Active& a : active_) a.shipment->hold(stream());
       device().synchronize();
     } catch (...) {  // a device that has failed does nothing any more
     }
@@ -98,7 +98,7 @@ class CopiesCommunicator final : public DeviceCommunicator {
     device().synchronize();
   }
   std::unique_ptr<Communicator> second_endpoint() override {
-    return std::make_unique<CopiesCommunicator>(host().second_endpoint(), device(), Lane::Reductions,
+    return std::make_unique<CopiesCommunicator>(host().second_endpoint(), device(), Stream::Reductions,
                                                 make_adder_);
   }
 
@@ -123,8 +123,8 @@ class CopiesCommunicator final : public DeviceCommunicator {
     if (idle_[pool].empty()) idle_[pool].push_back(std::make_unique<Shipment>(device()));
     std::unique_ptr<Shipment> shipment = std::move(idle_[pool].back());
     idle_[pool].pop_back();
-    const Lane copies = lane() == Lane::Reductions ? lane() : peer > rank() ? Lane::Down : Lane::Up;
-    shipment->post(data, lane(), copies);
+    const Stream copies = stream() == Stream::Reductions ? stream() : peer > rank() ? Stream::Down : Stream::Up;
+    shipment->post(data, stream(), copies);
     active_.push_back({0, pool, std::move(shipment)});
     const Request request = post(*active_.back().shipment);  // where this throws it may be posted
     return active_.back().request = request;
@@ -141,8 +141,8 @@ class CopiesCommunicator final : public DeviceCommunicator {
 
 std::unique_ptr<DeviceCommunicator> make_copies_communicator(Communicator& host, Device& device,
                                                              MakeAdder make_adder) {
-  if (!make_adder) make_adder = [](Lane) { return nullptr; };
-  return std::make_unique<CopiesCommunicator>(host, device, Lane::Compute, make_adder);
+  if (!make_adder) make_adder = [](Stream) { return nullptr; };
+  return std::make_unique<CopiesCommunicator>(host, device, Stream::Compute, make_adder);
 }
 
 }  // namespace chimera

@@ -143,9 +143,9 @@ void LocalHub::throw_if_failed(Endpoint endpoint) {
 }
 
 void LocalHub::wait(Endpoint endpoint, Communicator::Request request, std::string_view what,
-                    double patience) {
+                    double timeout_scale) {
   if (request == 0) return;
-  const double seconds = std::chrono::duration<double>(deadline_).count() * patience;
+  const double seconds = std::chrono::duration<double>(deadline_).count() * timeout_scale;
   Lock lock(mutex_);
   const int index = find(endpoint, request);
   EndpointState& me = state_of(endpoint);

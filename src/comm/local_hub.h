@@ -35,7 +35,7 @@ class LocalHub {
   Communicator::Request post(Endpoint endpoint, int peer, int channel, Side side, std::byte* data,
                              Index bytes, Parcel* parcel = nullptr);
   void wait(Endpoint endpoint, Communicator::Request request, std::string_view what,
-            double patience);
+            double timeout_scale);
   void throw_if_failed(Endpoint endpoint);
   void abandon(Endpoint endpoint) noexcept;
 

@@ -27,7 +27,7 @@ class HostDevice final : public Device {
   void copy_out(void* host, const void* device, Index bytes) override {
     std::memcpy(host, device, static_cast<std::size_t>(bytes));
   }
-  void copy(void* to, const void* from, Index bytes, Lane) override {
+  void copy(void* to, const void* from, Index bytes, Stream) override {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
 
@@ -43,7 +43,7 @@ class PlanningDevice final : public Device {
   void zero(void*, Index) override {}
   void copy_in(void*, const void*, Index) override { Fail("the planning device has no memory"); }
   void copy_out(void*, const void*, Index) override { Fail("the planning device has no memory"); }
-  void copy(void*, const void*, Index, Lane) override { Fail("the planning device has no memory"); }
+  void copy(void*, const void*, Index, Stream) override { Fail("the planning device has no memory"); }
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "chimera/base/file.h"
 #include "chimera/plan/calibration.h"
-#include "fields.h"
+#include "chimera/plan/fields.h"
 
 namespace chimera::plan {
 namespace {

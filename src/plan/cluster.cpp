@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/base/file.h"
-#include "fields.h"
+#include "chimera/plan/fields.h"
 
 namespace chimera::plan {
 namespace {

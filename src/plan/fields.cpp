@@ -1,4 +1,4 @@
-#include "fields.h"
+#include "chimera/plan/fields.h"
 
 #include <algorithm>
 #include <cmath>

@@ -74,7 +74,7 @@ std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index me
 namespace {
 
 // The largest number of elements that this member adds up: its chunk of a reduction.
-Index chunk_elements(const HeldBytes& held, const nn::ParameterLayout& parameters, bool sharded) {
+Index chunk_elements(const StageStateBytes& held, const nn::ParameterLayout& parameters, bool sharded) {
   if (sharded)
     return shard_border(parameters, held.members, held.member + 1) -
            shard_border(parameters, held.members, held.member);
@@ -82,9 +82,9 @@ Index chunk_elements(const HeldBytes& held, const nn::ParameterLayout& parameter
   return elements / held.members + (held.member < elements % held.members ? 1 : 0);
 }
 
-HeldBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule& s, int replica,
+StageStateBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule& s, int replica,
                      int worker, bool sharded) {
-  HeldBytes held;
+  StageStateBytes held;
   held.stage = group.stage;
   held.copy = stage.parameters.layout.bytes();
   held.type = stage.type;
@@ -136,23 +136,23 @@ WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages, const Sc
 
 Index WorkerFootprint::weights() const {
   Index sum = 0;
-  for (const HeldBytes& h : held) sum += checked_mul(h.weights(), h.versions);
+  for (const StageStateBytes& h : held) sum += checked_mul(h.weights(), h.versions);
   return sum;
 }
 Index WorkerFootprint::gradients() const {
   Index sum = 0;
-  for (const HeldBytes& h : held) sum += checked_mul(h.copy, h.accumulators * h.gradient_steps);
+  for (const StageStateBytes& h : held) sum += checked_mul(h.copy, h.accumulators * h.gradient_steps);
   return sum;
 }
 Index WorkerFootprint::moments() const {
   Index sum = 0;
-  for (const HeldBytes& h : held) sum += 2 * h.moments;
+  for (const StageStateBytes& h : held) sum += 2 * h.moments;
   return sum;
 }
 
 Index WorkerFootprint::masters() const {
   Index sum = 0;
-  for (const HeldBytes& h : held) sum += h.master();
+  for (const StageStateBytes& h : held) sum += h.master();
   return sum;
 }
 

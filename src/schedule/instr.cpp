@@ -34,8 +34,8 @@ constexpr std::array<OpName, 20> kOps = {{
     {Op::ReduceScatterWait, "ReduceScatterWait", "ReduceScatterWait"},
     {Op::AllGatherStart, "AllGatherStart", "AllGatherStart"},
     {Op::AllGatherWait, "AllGatherWait", "AllGatherWait"},
-    {Op::VerdictStart, "VerdictStart", "VerdictStart"},
-    {Op::VerdictWait, "VerdictWait", "VerdictWait"},
+    {Op::StepSyncStart, "StepSyncStart", "StepSyncStart"},
+    {Op::StepSyncWait, "StepSyncWait", "StepSyncWait"},
     {Op::Update, "Update", "Update"},
     {Op::FreeSlot, "FreeSlot", "FreeSlot"},
 }};

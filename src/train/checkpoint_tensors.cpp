@@ -13,7 +13,7 @@ using checkpoint::NamedTensor;
 
 // What the optimizer keeps of a stage, as far as it is sharded: both moments, then the master where
 // there is one.
-std::vector<Flat> sharded_state(const HeldStage& held) {
+std::vector<Flat> sharded_state(const StageState& held) {
   std::vector<Flat> state;
   if (held.sharded()) state = {held.m(), held.v()};
   if (held.sharded() && held.has_master()) state.push_back(held.master());

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "chimera/checkpoint/writer.h"
-#include "chimera/train/worker.h"
+#include "chimera/runtime/worker.h"
 
 namespace chimera::train {
 

@@ -4,8 +4,8 @@
 
 #include "chimera/data/manifest.h"
 #include "chimera/tokenizer/tokenizer.h"
-#include "chimera/train/build_identity.h"
-#include "chimera/train/world.h"
+#include "chimera/setup/build_identity.h"
+#include "chimera/runtime/launch.h"
 
 namespace chimera::train {
 namespace {

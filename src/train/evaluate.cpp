@@ -8,7 +8,7 @@
 #include "chimera/checkpoint/checkpoint.h"
 #include "chimera/data/manifest.h"
 #include "chimera/train/data_source.h"
-#include "chimera/train/world.h"
+#include "chimera/runtime/launch.h"
 
 namespace chimera::train {
 namespace {

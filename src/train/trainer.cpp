@@ -13,9 +13,9 @@
 #include "chimera/train/data_source.h"
 #include "chimera/train/metrics.h"
 #include "chimera/train/sampling.h"
-#include "chimera/train/trace.h"
-#include "chimera/train/world.h"
-#include "peak.h"
+#include "chimera/runtime/trace.h"
+#include "chimera/runtime/launch.h"
+#include "mfu_peak.h"
 
 namespace chimera::train {
 namespace {
@@ -124,7 +124,7 @@ class Run {
   ExitCode train() {
     if (options_.check) return ExitCode::Done;
     run_id_ = broadcast_text(worker_.comm(), lead_ ? random_id() : "", "the run's name");
-    worker_.set_patience(kFirstStepPatience);
+    worker_.set_timeout_scale(kFirstStepPatience);
     start();
     Index step = start_.step;
     if (step >= config_.train.steps && lead_)
@@ -189,7 +189,7 @@ class Run {
     step = worker_.train_steps(*training_, step, end, [&](Index done, const StepResult& result) {
       if (metrics_) pending_.push_back({done + 1, result, seconds_since(begin)});
       begin = std::chrono::steady_clock::now();
-      worker_.set_patience(1);
+      worker_.set_timeout_scale(1);
       stop = stop || result.stop;
       if (overlap_ > 0) report();
       return stop;

@@ -1,6 +1,6 @@
 #pragma once
 // Numbers of 16 bits on the device, for tests of kernels below the Ops interface.
-#include "cuda/kernels.h"
+#include "cuda/ops/kernels.h"
 #include "kernels/kernel_support.h"
 #include "on_device.h"
 

@@ -3,9 +3,9 @@
 // type, half a unit: 2^-9 of the number for bf16, 2^-11 for fp16 (and by 2^-25 where fp16 is
 // subnormal). The order of fp32 sums may differ, so twice as much is allowed.
 #include "storage.h"
-#include "cuda/kernels.h"
-#include "cuda/matmul.h"
-#include "cuda/scratch.h"
+#include "cuda/ops/kernels.h"
+#include "cuda/ops/matmul.h"
+#include "cuda/device/scratch.h"
 #include "kernels/references.h"
 
 using namespace chimera;

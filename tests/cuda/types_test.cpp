@@ -1,6 +1,6 @@
 // CudaOps over fp32, bf16 and fp16 against the CPU's ops, which compute in fp32 and round once. An
 // op of several steps (Write::Add, the fused ones) may round between them or not: two units.
-#include "chimera/ops/narrow_ops.h"
+#include "chimera/ops/half_ops.h"
 #include "on_device.h"
 #include "typed_arrays.h"
 
@@ -21,7 +21,7 @@ double tolerance(const TypedArrays& arrays, std::size_t i) {
 }
 
 void compare(const std::vector<Named>& calls) {
-  const auto cpu = make_narrow_ops(make_cpu_ops());
+  const auto cpu = make_half_ops(make_cpu_ops());
   for (const DType type : {DType::F32, DType::BF16, DType::F16})
     for (const Named& c : calls) {
       TypedArrays expected(type);

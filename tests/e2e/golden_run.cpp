@@ -28,7 +28,7 @@ void write_shards(const GoldenModel& model, const std::filesystem::path& folder)
 
 std::string config_text(const GoldenModel& model, const std::string& run,
                         const std::string& schedule, int depth, int width) {
-  train::Config config = model.config(run);
+  Config config = model.config(run);
   config.data.train = {{{"../shards/*.bin"}, 1}};
   config.data.seed = kSeed;
   config = with_layout(config, schedule, depth, width, model.batch() / width, model.batch());

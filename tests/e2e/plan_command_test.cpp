@@ -1,7 +1,7 @@
 // chimera plan and the measurements it reads, as a user types them.
 #include <nlohmann/json.hpp>
 
-#include "chimera/train/worker.h"
+#include "chimera/runtime/worker.h"
 #include "project.h"
 
 namespace chimera::test {
@@ -72,8 +72,8 @@ TEST_CASE("plan: the memory shown is that of the run that would follow") {
     const CommandResult r = run_plan(common + choice);
     INFO(choice << "\n" << r.out << r.err);
     REQUIRE(r.exit_code == 0);
-    const train::Config config = train::load_config(best, {});
-    const auto all = train::footprints(config, train::build_programs(config));
+    const Config config = load_config(best, {});
+    const auto all = footprints(config, build_programs(config));
     Index most = 0, least = all.front().bytes();
     for (Index rank = 0; rank < config.parallel.depth; ++rank) {  // the first replica
       const Index bytes = all[static_cast<std::size_t>(rank)].bytes();
@@ -100,12 +100,12 @@ TEST_CASE(
     return r.out;
   };
   CHECK_THAT(plan("dgx-h100", ""), Contains("times estimated for BF16\n"));
-  CHECK(train::load_config(best, {}).precision.compute == "bf16");
+  CHECK(load_config(best, {}).precision.compute == "bf16");
   CHECK_THAT(plan("piz-daint", " --precision fp16"),
              Contains("no rate of 16-bit products is known"));
-  CHECK(train::load_config(best, {}).precision.compute == "fp16");
+  CHECK(load_config(best, {}).precision.compute == "fp16");
   CHECK_THAT(plan("dgx-h100", " --precision fp32"), Contains("times estimated\n"));
-  CHECK(train::load_config(best, {}).precision.compute == "fp32");
+  CHECK(load_config(best, {}).precision.compute == "fp32");
 }
 
 TEST_CASE("plan: a second measurement of the same kind replaces the first") {

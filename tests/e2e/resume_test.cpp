@@ -7,14 +7,14 @@
 #include "chimera/base/rng.h"
 #include "chimera/train/data_source.h"
 #include "chimera/train/trainer.h"
-#include "chimera/train/world.h"
+#include "chimera/runtime/launch.h"
 #include "project.h"
 
 namespace chimera::test {
 namespace {
 
 using train::RunInputs;
-using train::Worker;
+using chimera::Worker;
 
 // 24 samples in three shards and a batch of 4: an epoch ends after steps 6 and 12 of 14.
 // Evaluations after steps 4, 8, 12, 14; checkpoints after 5, 10, 14.
@@ -64,8 +64,8 @@ void enter(const Project& project, const std::string& where) {
 int train_until(const Project& project, const std::string& where, Index after, int signal) {
   return in_child([&] {
     enter(project, where);
-    const train::Config config = train::load_config("../config.json", kOverrides);
-    train::catch_stop_signals();
+    const Config config = load_config("../config.json", kOverrides);
+    catch_stop_signals();
     RunInputs inputs = train::open_run_inputs(config);
     inputs.after_step = [&](Worker& worker, Index step) {
       if (worker.comm().rank() == 0 && step == after) raise(signal);
@@ -137,10 +137,10 @@ TEST_CASE("resume: killed at any point of a save, the run continues bitwise") {
     const std::string where = "killed-at-" + point;
     const int code = in_child([&] {
       enter(project, where);
-      const train::Config config = train::load_config("../config.json", overrides);
+      const Config config = load_config("../config.json", overrides);
       const RunInputs inputs = train::open_run_inputs(config);
-      const train::Programs programs = train::build_programs(config);
-      train::run_workers(config, [&](Communicator& comm) {
+      const Programs programs = build_programs(config);
+      run_workers(config, [&](Communicator& comm) {
         Worker worker(config, programs, comm, [] { return false; });
         train::load_or_initialize(worker, config, inputs.identity, "never");
         const auto samples = inputs.training();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kTypes[] = {"bf16", "fp16"};
 
-train::Config in_type(train::Config config, const std::string& type) {
+Config in_type(Config config, const std::string& type) {
   config.precision.compute = type;
   return config;
 }

@@ -31,14 +31,14 @@ void check_way(const std::string& name, const Way& way) {
   for (const std::string run : {"plain", "rich"})
     for (const Index depth : divisors(model.layers()))
       for (const Index micro_batches : divisors(model.batch())) {
-        train::Config config = with_layout(model.config(run), way.schedule, depth, 1,
+        Config config = with_layout(model.config(run), way.schedule, depth, 1,
                                            micro_batches, model.batch());
         config.parallel.pipeline_pairs = way.pairs;
         config.parallel.scaling = way.scaling;
         config.parallel.split_backward = way.split;
         config.parallel.virtual_stages = way.virtual_stages;
         if (depth * way.virtual_stages > model.layers() ||
-            !schedule::refusal(train::schedule_request(config)).empty())
+            !schedule::refusal(schedule_request(config)).empty())
           continue;
         INFO(way.schedule << " " << way.scaling << " f=" << way.pairs << " split " << way.split
                           << " v=" << way.virtual_stages << " D=" << depth
@@ -57,7 +57,7 @@ TEST_CASE("golden: loss and every gradient of both models equal PyTorch's") {
     const Outcome outcome = run_layout(model, model.config("plain"), 1);
     CHECK(std::abs(outcome.steps[0].loss - model.tensor("step", "loss")[0]) < 2e-6);
     check_gradients(model, outcome, "");
-    train::Config smoothed = model.config("plain");
+    Config smoothed = model.config("plain");
     smoothed.optimizer.label_smoothing = 0.1;
     const Outcome smooth = run_layout(model, smoothed, 1);
     CHECK(std::abs(smooth.steps[0].loss - model.tensor("step", "smoothed.loss")[0]) < 2e-6);

@@ -9,7 +9,7 @@
 #include "chimera/base/rng.h"
 #include "chimera/device/device.h"
 #include "chimera/model/stage.h"
-#include "chimera/ops/narrow_ops.h"
+#include "chimera/ops/half_ops.h"
 #include "chimera/tensor/half.h"
 
 namespace chimera {
@@ -168,7 +168,7 @@ class StageBench {
   StageCase case_;
   model::ModelConfig config_;
   std::unique_ptr<Device> device_ = make_host_device();
-  std::unique_ptr<Ops> ops_ = make_narrow_ops(make_cpu_ops());
+  std::unique_ptr<Ops> ops_ = make_half_ops(make_cpu_ops());
   nn::ParameterLayout tied_layout_;
   model::Stage stage_;
   Buffer weights_, gradients_, tied_weights_, tied_embedding_, tied_head_, edge_, slot_, workspace_;

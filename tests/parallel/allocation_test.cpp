@@ -17,7 +17,7 @@ std::size_t heap_in_use() {
 }
 
 // The golden samples last for ten steps: they are taken again and again.
-class CyclicSamples final : public train::SampleSource {
+class CyclicSamples final : public SampleSource {
  public:
   explicit CyclicSamples(const GoldenModel& model)
       : inner_(model), count_(model.batch() * model.steps()) {}
@@ -31,9 +31,9 @@ class CyclicSamples final : public train::SampleSource {
 };
 
 // Where every parameter, moment and gradient lies, and what each owner holds.
-std::string memory_map(train::Worker& worker) {
+std::string memory_map(Worker& worker) {
   std::string out;
-  worker.for_each_parameter([&](const train::Worker::Entry& e) {
+  worker.for_each_parameter([&](const Worker::Entry& e) {
     if (e.versions > 1) return;  // the newest weights change places
     for (const Tensor& t : {e.weight, e.m, e.v, e.master})
       out += std::to_string(reinterpret_cast<std::uintptr_t>(t.raw())) + " ";
@@ -43,12 +43,12 @@ std::string memory_map(train::Worker& worker) {
   return out;
 }
 
-using Change = std::function<void(train::ParallelConfig&)>;
+using Change = std::function<void(ParallelConfig&)>;
 
 void check_heap(const std::string& schedule, Index depth, Index width, const Change& change = {},
                 const std::string& precision = "fp32") {
   const GoldenModel model(schedule == "pipedream" ? "untied" : "tied");
-  train::Config config =
+  Config config =
       with_layout(model.config("rich"), schedule, depth, width,
                   schedule == "pipedream" ? 1 : model.batch() / width, model.batch());
   config.optimizer.grad_clip = 0;
@@ -57,11 +57,11 @@ void check_heap(const std::string& schedule, Index depth, Index width, const Cha
   config.train.steps = 100;
   config.precision.compute = precision;
   config.precision.stochastic_rounding = precision == "bf16";
-  const train::Programs programs = train::build_programs(config);
+  const Programs programs = build_programs(config);
   std::size_t before = 0, after = 0;
   run_local(narrow<int>(config.workers()), 60, 1, [&](Communicator& comm) {
     CyclicSamples samples(model);
-    train::Worker worker(config, programs, comm, [] { return false; });
+    Worker worker(config, programs, comm, [] { return false; });
     worker.initialize_weights();
     const auto measure = [&](std::size_t& into) {
       barrier(comm, 100, "all workers are between steps");
@@ -71,7 +71,7 @@ void check_heap(const std::string& schedule, Index depth, Index width, const Cha
     Index step = 0;
     const auto steps = [&](Index n) {
       worker.train_steps(samples, step, step + n,
-                         [](Index, const train::StepResult&) { return false; });
+                         [](Index, const StepResult&) { return false; });
       step += n;
     };
     measure(before);  // first use of the barrier's channels
@@ -96,17 +96,17 @@ TEST_CASE("a step leaves the heap in use as it was, under every schedule", "[no-
   }
   check_heap("chimera", 4, 1);
   for (const std::string sync : {"eager", "eager-opt"})
-    check_heap("chimera", 2, 2, [&](train::ParallelConfig& p) {
+    check_heap("chimera", 2, 2, [&](ParallelConfig& p) {
       p.gradient_sync = sync;
       p.zero_stage = 1;
       p.recompute = "full";
     });
-  check_heap("chimera", 4, 1, [](train::ParallelConfig& p) { p.scaling = "doubling"; });
+  check_heap("chimera", 4, 1, [](ParallelConfig& p) { p.scaling = "doubling"; });
   check_heap("chimera", 4, 1,
-             [](train::ParallelConfig& p) { p.split_backward = p.overlap_steps = true; });
+             [](ParallelConfig& p) { p.split_backward = p.overlap_steps = true; });
   for (const std::string precision : {"bf16", "fp16"})
     check_heap(
-        "chimera", 2, 2, [](train::ParallelConfig& p) { p.zero_stage = 1; }, precision);
+        "chimera", 2, 2, [](ParallelConfig& p) { p.zero_stage = 1; }, precision);
   check_heap("pipedream", 4, 2);
   check_heap("pipedream-2bw", 2, 2);
 }

@@ -3,20 +3,20 @@
 #include <cmath>
 
 #include "chimera/base/rng.h"
-#include "chimera/train/worker.h"
+#include "chimera/runtime/worker.h"
 #include "support/support.h"
 
 using namespace chimera;
 using namespace chimera::test;
-using train::Config;
-using train::StepResult;
-using train::Worker;
+using chimera::Config;
+using chimera::StepResult;
+using chimera::Worker;
 
 namespace {
 
 constexpr Index kVocabulary = 50;
 
-class Samples final : public train::SampleSource {
+class Samples final : public SampleSource {
  public:
   explicit Samples(Index T) : T_(T) {}
   void read(Index number, std::int32_t* inputs, std::int32_t* targets) override {
@@ -52,7 +52,7 @@ using Results = std::vector<StepResult>;
 
 // What worker 0 saw of body(worker, results).
 Results run(const Config& config, const std::function<void(Worker&, Results&)>& body) {
-  const train::Programs programs = train::build_programs(config);
+  const Programs programs = build_programs(config);
   Results results;
   run_local(narrow<int>(config.workers()), config.parallel.timeout_seconds, 1,
             [&](Communicator& comm) {
@@ -190,7 +190,7 @@ TEST_CASE("pauses and evaluations between overlapping runs change no bit") {
 namespace {
 
 // One worker's file ends: the others are in the middle of messages and reductions.
-class EndingSamples final : public train::SampleSource {
+class EndingSamples final : public SampleSource {
  public:
   void read(Index number, std::int32_t* inputs, std::int32_t* targets) override {
     ENSURE(number != 21, "no sample 21");

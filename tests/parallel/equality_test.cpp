@@ -9,8 +9,8 @@ using namespace chimera::test;
 
 namespace {
 
-train::Config dropout_config(const GoldenModel& model) {
-  train::Config config = model.config("rich");
+Config dropout_config(const GoldenModel& model) {
+  Config config = model.config("rich");
   config.model.embd_pdrop = config.model.attn_pdrop = config.model.resid_pdrop = 0.1;
   return config;
 }
@@ -20,7 +20,7 @@ train::Config dropout_config(const GoldenModel& model) {
 TEST_CASE("gpipe and 1f1b equal the serial run bitwise, dropout included") {
   for (const std::string name : {"tied", "untied"}) {
     const GoldenModel model(name);
-    const train::Config base = dropout_config(model);
+    const Config base = dropout_config(model);
     const Outcome serial = run_layout(model, with_layout(base, "1f1b", 1, 1, 4, model.batch()), 4);
     for (const std::string schedule : {"gpipe", "1f1b"})
       for (const Index depth : {2, 4}) {
@@ -40,7 +40,7 @@ TEST_CASE("chimera equals a serial run with one accumulator per pipe bitwise") {
       const Index N = depth;
       if (model.batch() % N != 0) continue;
       INFO(name << " D=" << depth);
-      const train::Config base = dropout_config(model);
+      const Config base = dropout_config(model);
       check_equal(run_layout(model, with_layout(base, "chimera", depth, 1, N, model.batch()), 4),
                   run_layout(model, with_layout(base, "1f1b", 1, 2, N / 2, model.batch()), 4));
     }
@@ -50,8 +50,8 @@ TEST_CASE("chimera equals a serial run with one accumulator per pipe bitwise") {
 TEST_CASE(
     "uneven stages change nothing: a list of layers per stage equals the serial run bitwise") {
   const GoldenModel model("untied");
-  const train::Config base = dropout_config(model);
-  train::Config uneven = with_layout(base, "1f1b", 2, 1, 4, model.batch());
+  const Config base = dropout_config(model);
+  Config uneven = with_layout(base, "1f1b", 2, 1, 4, model.batch());
   uneven.parallel.stage_layers = {1, model.layers() - 1};
   check_equal(run_layout(model, uneven, 3),
               run_layout(model, with_layout(base, "1f1b", 1, 1, 4, model.batch()), 3));
@@ -59,7 +59,7 @@ TEST_CASE(
 
 TEST_CASE("a frozen depth keeps its weights and leaves the others' training intact") {
   const GoldenModel model("untied");
-  train::Config config = with_layout(model.config("plain"), "1f1b", 2, 1, 2, model.batch());
+  Config config = with_layout(model.config("plain"), "1f1b", 2, 1, 2, model.batch());
   config.train.freeze_below = 2;
   const Outcome outcome = run_layout(model, config, 2);
   for (const auto& [name, values] : outcome.weights) {

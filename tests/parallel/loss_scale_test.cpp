@@ -3,7 +3,7 @@
 #include <limits>
 #include <mutex>
 
-#include "chimera/ops/narrow_ops.h"
+#include "chimera/ops/half_ops.h"
 #include "chimera/tensor/half.h"
 #include "support/forwarding_ops.h"
 #include "support/golden.h"
@@ -11,7 +11,7 @@
 
 using namespace chimera;
 using namespace chimera::test;
-using train::Worker;
+using chimera::Worker;
 
 namespace {
 
@@ -19,7 +19,7 @@ namespace {
 class Overflowing final : public ForwardingOps {
  public:
   explicit Overflowing(const bool& armed)
-      : ForwardingOps(make_narrow_ops(make_cpu_ops())), armed_(armed) {}
+      : ForwardingOps(make_half_ops(make_cpu_ops())), armed_(armed) {}
   void linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy) override {
     ForwardingOps::linear_backward_weight(dw, dbias, x, dy);
     if (armed_) dbias.f32()[0] = std::numeric_limits<float>::infinity();
@@ -42,28 +42,28 @@ std::vector<float> state_of(Worker& worker) {
 }
 
 struct Run {
-  std::vector<std::vector<train::StepResult>> results;  // by worker, of each step
+  std::vector<std::vector<StepResult>> results;  // by worker, of each step
   std::vector<bool> kept;                               // by worker: step 1 changed nothing
   std::vector<double> scales;                           // by worker, at the end
 };
 
 // Steps 0, 1 and 2; in step 1 worker `where` has an infinite gradient.
-Run run_with_overflow(const GoldenModel& model, const train::Config& config, int where) {
-  const train::Programs programs = train::build_programs(config);
+Run run_with_overflow(const GoldenModel& model, const Config& config, int where) {
+  const Programs programs = build_programs(config);
   const checkpoint::SafetensorsFile source(model.folder() + "/model.safetensors");
   const auto n = static_cast<std::size_t>(config.workers());
-  Run run{std::vector<std::vector<train::StepResult>>(n), std::vector<bool>(n),
+  Run run{std::vector<std::vector<StepResult>>(n), std::vector<bool>(n),
           std::vector<double>(n)};
   std::mutex mutex;
   run_local(static_cast<int>(n), 60, 1, [&](Communicator& comm) {
     bool armed = false;
-    train::Backend backend = train::host_backend();
+    Backend backend = host_backend();
     backend.ops = std::make_unique<Overflowing>(armed);
     Worker worker(
         config, programs, comm, [] { return false; }, std::move(backend));
     read_golden_weights(worker, source);
     GoldenSamples samples(model);
-    std::vector<train::StepResult> results{worker.train_step(samples, 0)};
+    std::vector<StepResult> results{worker.train_step(samples, 0)};
     const std::vector<float> before = state_of(worker);
     armed = comm.rank() == where;
     results.push_back(worker.train_step(samples, 1));
@@ -79,9 +79,9 @@ Run run_with_overflow(const GoldenModel& model, const train::Config& config, int
   return run;
 }
 
-train::Config fp16(const GoldenModel& model, const std::string& schedule, Index depth, Index width,
+Config fp16(const GoldenModel& model, const std::string& schedule, Index depth, Index width,
                    Index zero) {
-  train::Config config =
+  Config config =
       with_layout(model.config("rich"), schedule, depth, width, 2, model.batch());
   config.precision.compute = "fp16";
   config.parallel.zero_stage = zero;
@@ -94,12 +94,12 @@ TEST_CASE("an overflow on any one worker: no worker applies the step, all halve 
   const GoldenModel model("untied");
   for (const auto& [schedule, depth, width, zero] :
        {std::tuple{"1f1b", 2, 1, 0}, {"1f1b", 2, 2, 1}, {"chimera", 2, 2, 0}}) {
-    const train::Config config = fp16(model, schedule, depth, width, zero);
+    const Config config = fp16(model, schedule, depth, width, zero);
     for (int where = 0; where < narrow<int>(config.workers()); ++where) {
       INFO(schedule << " D=" << depth << " W=" << width << ", overflow on worker " << where);
       const Run run = run_with_overflow(model, config, where);
       for (std::size_t w = 0; w < run.results.size(); ++w) {
-        const std::vector<train::StepResult>& steps = run.results[w];
+        const std::vector<StepResult>& steps = run.results[w];
         CHECK_FALSE(steps[0].skipped);
         CHECK(steps[1].skipped);
         CHECK_FALSE(std::isfinite(steps[1].grad_norm));
@@ -119,7 +119,7 @@ TEST_CASE("an overflow on any one worker: no worker applies the step, all halve 
 // A power of two changes no bit until something overflows or vanishes below fp16's range.
 TEST_CASE("the scale is a power of two, so it changes losses and norms by less than rounding") {
   const GoldenModel model("tied");
-  train::Config config = fp16(model, "1f1b", 2, 1, 0);
+  Config config = fp16(model, "1f1b", 2, 1, 0);
   const Outcome dynamic = run_layout(model, config, 4);
   config.precision.loss_scale = "16384";
   const Outcome fixed = run_layout(model, config, 4);
@@ -133,11 +133,11 @@ TEST_CASE("the scale is a power of two, so it changes losses and norms by less t
 
 TEST_CASE("an overflow that no lower scale can help ends the job") {
   const GoldenModel model("untied");
-  train::Config fixed = fp16(model, "1f1b", 2, 1, 0);
+  Config fixed = fp16(model, "1f1b", 2, 1, 0);
   fixed.precision.loss_scale = "1024";
   CHECK_THROWS_WITH(run_with_overflow(model, fixed, 1),
                     Catch::Contains("is not finite") && Catch::Contains("no worker applied"));
-  train::Config bf16 = fp16(model, "1f1b", 2, 1, 0);
+  Config bf16 = fp16(model, "1f1b", 2, 1, 0);
   bf16.precision.compute = "bf16";
   CHECK_THROWS_WITH(run_with_overflow(model, bf16, 0), Catch::Contains("is not finite"));
 }
@@ -145,14 +145,14 @@ TEST_CASE("an overflow that no lower scale can help ends the job") {
 // Once at 1 the scale cannot be halved.
 TEST_CASE("overflows in a row halve the scale to 1, then the job ends") {
   const GoldenModel model("untied");
-  const train::Config config = fp16(model, "1f1b", 2, 1, 0);
-  const train::Programs programs = train::build_programs(config);
+  const Config config = fp16(model, "1f1b", 2, 1, 0);
+  const Programs programs = build_programs(config);
   const checkpoint::SafetensorsFile source(model.folder() + "/model.safetensors");
   std::atomic<int> skipped = 0;
   CHECK_THROWS_WITH(run_local(2, 60, 1,
                               [&](Communicator& comm) {
                                 const bool armed = comm.rank() == 1;
-                                train::Backend backend = train::host_backend();
+                                Backend backend = host_backend();
                                 backend.ops = std::make_unique<Overflowing>(armed);
                                 Worker worker(
                                     config, programs, comm, [] { return false; },

@@ -21,7 +21,7 @@ class CountingDevice final : public Device {
   void zero(void* memory, Index bytes) override { inner_->zero(memory, bytes); }
   void copy_in(void* to, const void* from, Index n) override { inner_->copy_in(to, from, n); }
   void copy_out(void* to, const void* from, Index n) override { inner_->copy_out(to, from, n); }
-  void copy(void* to, const void* from, Index n, Lane lane) override {
+  void copy(void* to, const void* from, Index n, Stream lane) override {
     inner_->copy(to, from, n, lane);
   }
 
@@ -34,9 +34,9 @@ struct Seen {
   std::vector<Index> bytes, predicted, fulls, edges, versions;
 };
 
-Seen observe(const GoldenModel& model, const train::Config& config) {
-  const train::Programs programs = train::build_programs(config);
-  const std::vector<plan::WorkerFootprint> expected = train::footprints(config, programs);
+Seen observe(const GoldenModel& model, const Config& config) {
+  const Programs programs = build_programs(config);
+  const std::vector<plan::WorkerFootprint> expected = footprints(config, programs);
   Seen seen;
   const auto n = static_cast<std::size_t>(config.workers());
   for (auto* list : {&seen.bytes, &seen.predicted, &seen.fulls, &seen.edges, &seen.versions})
@@ -44,11 +44,11 @@ Seen observe(const GoldenModel& model, const train::Config& config) {
   run_local(static_cast<int>(n), 60, 1, [&](Communicator& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());
     GoldenSamples samples(model);
-    train::Backend backend = train::host_backend();
+    Backend backend = host_backend();
     backend.device = std::make_unique<CountingDevice>(seen.bytes[rank]);
-    train::Worker worker(config, programs, comm, [] { return false; }, std::move(backend));
+    Worker worker(config, programs, comm, [] { return false; }, std::move(backend));
     worker.train_steps(samples, 0, model.steps(),
-                       [](Index, const train::StepResult&) { return false; });
+                       [](Index, const StepResult&) { return false; });
     seen.predicted[rank] = expected[rank].bytes();
     seen.fulls[rank] = worker.slots().most_fulls();
     seen.edges[rank] = worker.slots().most_edges();
@@ -73,7 +73,7 @@ TEST_CASE("memory: slots and versions of the running program are Table 2's, byte
   const GoldenModel model("untied");
   const Index D = 4, N = model.batch();
   const auto config = [&](const std::string& schedule, Index micro_batches) {
-    train::Config c = with_layout(model.config("plain"), schedule, D, 1, micro_batches, N);
+    Config c = with_layout(model.config("plain"), schedule, D, 1, micro_batches, N);
     c.optimizer.grad_clip = 0;
     return c;
   };
@@ -93,8 +93,8 @@ TEST_CASE("memory: slots and versions of the running program are Table 2's, byte
 TEST_CASE("memory: predicted bytes are allocated bytes in every way of running") {
   for (const std::string name : {"tied", "untied"}) {
     const GoldenModel model(name);
-    const auto check = [&](Index D, Index W, const std::function<void(train::ParallelConfig&)>& set) {
-      train::Config c =
+    const auto check = [&](Index D, Index W, const std::function<void(ParallelConfig&)>& set) {
+      Config c =
           with_layout(model.config("plain"), "chimera", D, W, model.batch() / W, model.batch());
       c.optimizer.grad_clip = 0;
       set(c.parallel);
@@ -109,7 +109,7 @@ TEST_CASE("memory: predicted bytes are allocated bytes in every way of running")
     check(2, 1, [](auto& p) { p.schedule = "pipedream-2bw"; });
     check(2, 2, [](auto& p) { p.schedule = "interleaved", p.virtual_stages = 2; });
     for (const std::string precision : {"bf16", "fp16"}) {
-      train::Config c =
+      Config c =
           with_layout(model.config("plain"), "chimera", 2, 2, model.batch() / 2, model.batch());
       c.precision.compute = precision;
       observe(model, c);

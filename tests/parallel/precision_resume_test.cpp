@@ -10,8 +10,8 @@
 
 using namespace chimera;
 using namespace chimera::test;
-using train::Config;
-using train::Worker;
+using chimera::Config;
+using chimera::Worker;
 
 namespace {
 
@@ -47,7 +47,7 @@ struct Reached {
 // Resumes from `from` (empty: a fresh start, at a loss scale that overflows for some steps), takes
 // `steps` steps and saves.
 Reached run(const GoldenModel& model, const Config& config, const std::string& from, Index steps) {
-  const train::Programs programs = train::build_programs(config);
+  const Programs programs = build_programs(config);
   Reached out;
   std::mutex mutex;
   run_local(narrow<int>(config.workers()), 60, 1, [&](Communicator& comm) {
@@ -59,7 +59,7 @@ Reached run(const GoldenModel& model, const Config& config, const std::string& f
       worker.restore_loss_scale({.scale = 0x1p26, .good_steps = 5, .skipped = 0});
     std::vector<double> losses;
     worker.train_steps(samples, start.step, start.step + steps,
-                       [&](Index, const train::StepResult& r) {
+                       [&](Index, const StepResult& r) {
                          losses.push_back(r.loss);
                          return false;
                        });

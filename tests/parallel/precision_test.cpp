@@ -13,8 +13,8 @@ struct Precision {
 };
 const Precision kPrecisions[] = {{"bf16"}, {"bf16", true}, {"fp16"}, {"fp16", true}};
 
-train::Config precise(const GoldenModel& model, const Precision& p) {
-  train::Config config = model.config("rich");
+Config precise(const GoldenModel& model, const Precision& p) {
+  Config config = model.config("rich");
   config.model.embd_pdrop = config.model.attn_pdrop = config.model.resid_pdrop = 0.1;
   config.precision.compute = p.compute;
   config.precision.stochastic_rounding = p.stochastic;
@@ -27,7 +27,7 @@ TEST_CASE("in 16 bits gpipe and 1f1b equal the serial run bitwise, dropout inclu
   for (const std::string name : {"tied", "untied"})
     for (const Precision& p : kPrecisions) {
       const GoldenModel model(name);
-      const train::Config base = precise(model, p);
+      const Config base = precise(model, p);
       const Outcome serial =
           run_layout(model, with_layout(base, "1f1b", 1, 1, 4, model.batch()), 4);
       for (const std::string schedule : {"gpipe", "1f1b"})
@@ -47,7 +47,7 @@ TEST_CASE("in 16 bits chimera equals a serial run with one accumulator per pipe 
         const GoldenModel model(name);
         if (model.batch() % depth != 0) continue;
         INFO(name << " " << p.compute << " D=" << depth);
-        const train::Config base = precise(model, p);
+        const Config base = precise(model, p);
         const Outcome chimera =
             run_layout(model, with_layout(base, "chimera", depth, 1, depth, model.batch()), 4);
         check_equal(
@@ -68,7 +68,7 @@ TEST_CASE("in 16 bits sharded optimizer state changes no bit") {
       for (const auto& [schedule, depth, width] :
            {std::tuple{"1f1b", 1, 2}, {"1f1b", 2, 2}, {"chimera", 2, 1}, {"chimera", 2, 2}}) {
         const GoldenModel model(name);
-        train::Config config =
+        Config config =
             with_layout(precise(model, p), schedule, depth, width, 2, model.batch());
         const Outcome whole = run_layout(model, config, 4);
         config.parallel.zero_stage = 1;
@@ -81,18 +81,18 @@ TEST_CASE(
     "in 16 bits schedules with old weights and recomputation run, and recomputation is exact") {
   const GoldenModel model("untied");
   for (const Precision& p : {kPrecisions[0], kPrecisions[1]}) {
-    train::Config config = precise(model, p);
+    Config config = precise(model, p);
     config.optimizer.grad_clip = 0;
     for (const std::string schedule : {"pipedream", "pipedream-2bw"}) {
       const Index N = schedule == "pipedream" ? 1 : 2;
       const Outcome stale =
           run_layout(model, with_layout(config, schedule, 2, 1, N, model.batch()), 4);
-      for (const train::StepResult& step : stale.steps) CHECK(std::isfinite(step.loss));
+      for (const StepResult& step : stale.steps) CHECK(std::isfinite(step.loss));
     }
-    const train::Config plain = with_layout(config, "1f1b", 2, 1, 4, model.batch());
+    const Config plain = with_layout(config, "1f1b", 2, 1, 4, model.batch());
     const Outcome expected = run_layout(model, plain, 3);
     for (const std::string recompute : {"selective", "full"}) {
-      train::Config again = plain;
+      Config again = plain;
       again.parallel.recompute = recompute;
       check_equal(run_layout(model, again, 3), expected);
     }

@@ -12,15 +12,15 @@
 
 using namespace chimera;
 using namespace chimera::test;
-using train::Config;
-using train::Worker;
+using chimera::Config;
+using chimera::Worker;
 
 namespace {
 
 constexpr Index kVocabulary = 60, kBatch = 8;
 
 // Tokens are a function of the sample's number; which numbers were asked for is written down.
-class LoggedSamples final : public train::SampleSource {
+class LoggedSamples final : public SampleSource {
  public:
   struct Log {
     std::mutex mutex;
@@ -87,7 +87,7 @@ struct Continuation {
 // Resumes from `from` (empty: a fresh start), takes `steps` steps and saves, all under one layout.
 // With no steps what was loaded is written again as it is.
 Continuation run(const Config& config, const std::string& from, Index steps) {
-  const train::Programs programs = train::build_programs(config);
+  const Programs programs = build_programs(config);
   Continuation out;
   LoggedSamples::Log log;
   run_local(narrow<int>(config.workers()), config.parallel.timeout_seconds, 1,

@@ -2,12 +2,12 @@
 #include <mutex>
 
 #include "chimera/schedule/compare.h"
-#include "chimera/train/schedule_bench.h"
+#include "chimera/bench/schedule_bench.h"
 #include "support/support.h"
 
 using namespace chimera;
-using train::BenchCase;
-using train::MeasuredSteps;
+using bench::BenchCase;
+using bench::MeasuredSteps;
 
 namespace {
 
@@ -22,8 +22,8 @@ std::vector<MeasuredSteps> run(const BenchCase& bench, bool computing, Index ste
   std::vector<MeasuredSteps> out(static_cast<std::size_t>(bench.config.workers()));
   run_local(narrow<int>(bench.config.workers()), 120, 1, [&](Communicator& comm) {
     out[static_cast<std::size_t>(comm.rank())] = computing
-                                                     ? train::run_computing(bench, comm, steps)
-                                                     : train::run_sleeping(bench, comm, steps);
+                                                     ? bench::run_computing(bench, comm, steps)
+                                                     : bench::run_sleeping(bench, comm, steps);
   });
   return out;
 }
@@ -59,7 +59,7 @@ TEST_CASE("bench: a step of sleeping stages takes at most a quarter longer than 
     const bool chosen = one.name == "1f1b" || one.name == "chimera" || one.name == "zb-h1" ||
                         one.name == "chimera split overlap" || one.name == "pipedream";
     if (!chosen) continue;
-    const BenchCase bench = train::sleeping_case(one.name, one.request, sleeping(10, 5));
+    const BenchCase bench = bench::sleeping_case(one.name, one.request, sleeping(10, 5));
     const double r = ratio(bench, run(bench, false, 5)[0]);
     CHECK(r < 1.25);
     CHECK(r > 0.97);
@@ -72,7 +72,7 @@ TEST_CASE("bench: a step of sleeping stages takes at most a quarter longer than 
 
 TEST_CASE("bench: every worker computes and updates in the simulated order, under every schedule") {
   for (const schedule::NamedRequest& one : schedules(4, 8)) {
-    const BenchCase bench = train::sleeping_case(one.name, one.request, sleeping(0.2, 0.1));
+    const BenchCase bench = bench::sleeping_case(one.name, one.request, sleeping(0.2, 0.1));
     const std::vector<MeasuredSteps> measured = run(bench, false, 2);
     const schedule::Simulation simulation =
         schedule::simulate(bench.programs.train, bench.costs,
@@ -97,11 +97,11 @@ TEST_CASE("bench: a step that computes takes no less than its own times simulate
   request.depth = 2;
   for (const std::string name : {"1f1b", "chimera"}) {
     request.schedule = name;
-    train::Config config = train::sleeping_config(request);
+    Config config = bench::sleeping_config(request);
     config.model.n_layer = 4, config.model.n_head = 4, config.model.n_embd = 64;
     config.model.n_positions = 64, config.model.vocab_size = 512;
     config.parallel.micro_batch_size = 8;
-    const BenchCase bench = train::computing_case(name, config);
+    const BenchCase bench = bench::computing_case(name, config);
     const MeasuredSteps measured = run(bench, true, 10)[0];
     for (const double seconds : measured.costs.forward) CHECK(seconds > 0);
     for (const double seconds : measured.costs.update) CHECK(seconds > 0);

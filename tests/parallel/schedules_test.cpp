@@ -7,8 +7,8 @@ using namespace chimera::test;
 
 namespace {
 
-train::Config dropout_config(const GoldenModel& model) {
-  train::Config config = model.config("rich");
+Config dropout_config(const GoldenModel& model) {
+  Config config = model.config("rich");
   config.model.embd_pdrop = config.model.attn_pdrop = config.model.resid_pdrop = 0.1;
   return config;
 }
@@ -27,10 +27,10 @@ std::string name_of(const Variant& l) {
                 " v=", l.virtual_stages);
 }
 
-train::Config config_of(const GoldenModel& model, const train::Config& base, const Variant& l) {
+Config config_of(const GoldenModel& model, const Config& base, const Variant& l) {
   // The reference's batch, or what the layout needs more.
   const Index least = l.width * l.micro_batches, batch = ceil_div(model.batch(), least) * least;
-  train::Config config = with_layout(base, l.schedule, l.depth, l.width, l.micro_batches, batch);
+  Config config = with_layout(base, l.schedule, l.depth, l.width, l.micro_batches, batch);
   config.parallel.pipeline_pairs = l.pairs;
   config.parallel.scaling = l.scaling;
   config.parallel.split_backward = l.split;
@@ -63,11 +63,11 @@ const std::vector<Variant> kVariants = {
 TEST_CASE("when gradients are summed, sharded state and recomputation change no bit") {
   for (const std::string name : {"tied", "untied"}) {
     const GoldenModel model(name);
-    const train::Config base = dropout_config(model);
+    const Config base = dropout_config(model);
     for (const Variant& layout : kVariants) {
       if (layout.depth > model.layers()) continue;
       INFO(name << " " << name_of(layout));
-      const train::Config plain = config_of(model, base, layout);
+      const Config plain = config_of(model, base, layout);
       const Outcome expected = run_layout(model, plain, 3);
       for (const std::string sync : {"eager", "eager-opt"})
         for (const Index zero : {0, 1})
@@ -75,7 +75,7 @@ TEST_CASE("when gradients are summed, sharded state and recomputation change no 
             if (layout.scaling == "halving" && recompute == "full") continue;
             if (plain.parallel.split_backward && recompute == "selective") continue;
             INFO(sync << " zero " << zero << " recompute " << recompute);
-            train::Config config = plain;
+            Config config = plain;
             config.parallel.gradient_sync = sync;
             config.parallel.zero_stage = zero;
             config.parallel.recompute = recompute;
@@ -89,7 +89,7 @@ TEST_CASE("when gradients are summed, sharded state and recomputation change no 
 TEST_CASE("one pipeline equals the serial run bitwise, two equal two accumulators") {
   for (const std::string name : {"tied", "untied"}) {
     const GoldenModel model(name);
-    const train::Config base = dropout_config(model);
+    const Config base = dropout_config(model);
     const auto run = [&](const Variant& layout) {
       return run_layout(model, config_of(model, base, layout), 3);
     };
@@ -109,7 +109,7 @@ TEST_CASE("one pipeline equals the serial run bitwise, two equal two accumulator
 TEST_CASE("overlapping steps equal steps with a barrier bitwise") {
   for (const std::string name : {"tied", "untied"}) {
     const GoldenModel model(name);
-    train::Config base = dropout_config(model);
+    Config base = dropout_config(model);
     base.optimizer.grad_clip = 0;
     for (const Variant& layout : {Variant{"chimera", 2, 2}, {"chimera", 2, 8}, {"chimera", 4, 4},
                                   {"chimera", 4, 8}, {"chimera", 4, 8, 1, 2}, {"chimera", 4, 2, 2}}) {
@@ -121,7 +121,7 @@ TEST_CASE("overlapping steps equal steps with a barrier bitwise") {
       const Outcome expected = run_layout(model, config_of(model, base, layout), model.steps());
       check_equal_with_gradients(run_layout(model, config_of(model, base, split), model.steps()), expected);
       for (const std::string recompute : {"none", "full"}) {
-        train::Config config = config_of(model, base, overlapping);
+        Config config = config_of(model, base, overlapping);
         config.parallel.recompute = recompute;
         check_equal_with_gradients(run_layout(model, config, model.steps()), expected);
       }

@@ -39,32 +39,32 @@ struct SerialOutcome {
 // Step t computes its gradients with the weights that each parameter had `lag(parameter)` updates
 // before step t, and applies them to the newest. Losses and gradients come from a serial worker
 // that is given those weights.
-SerialOutcome serial_model(const GoldenModel& model, const train::Config& layout, Index steps,
+SerialOutcome serial_model(const GoldenModel& model, const Config& layout, Index steps,
                            const std::function<Index(const nn::Parameter&)>& lag) {
-  train::Config config = with_layout(layout, "1f1b", 1, 1, 1, model.batch());
+  Config config = with_layout(layout, "1f1b", 1, 1, 1, model.batch());
   const Index W = layout.parallel.width, N = layout.parallel.micro_batches;
   config.parallel.micro_batch_size = W * N * layout.parallel.micro_batch_size;
-  const train::Programs programs = train::build_programs(config);
+  const Programs programs = build_programs(config);
   const checkpoint::SafetensorsFile source(model.folder() + "/model.safetensors");
   SerialOutcome out;
   run_local(1, 60, 1, [&](Communicator& comm) {
     GoldenSamples samples(model);
-    train::Worker worker(config, programs, comm, [] { return false; });
+    Worker worker(config, programs, comm, [] { return false; });
     Adam adam{config.optimizer, {}, {}};
     std::vector<Weights> versions(1);
-    worker.for_each_parameter([&](const train::Worker::Entry& e) {
+    worker.for_each_parameter([&](const Worker::Entry& e) {
       source.read(e.parameter.name, e.weight);
       versions[0][e.parameter.name].assign(e.weight.f32(), e.weight.f32() + e.weight.size());
     });
     for (Index t = 0; t < steps; ++t) {
-      worker.for_each_parameter([&](const train::Worker::Entry& e) {
+      worker.for_each_parameter([&](const Worker::Entry& e) {
         const auto number = static_cast<std::size_t>(std::max<Index>(0, t - lag(e.parameter)));
         std::ranges::copy(versions[number].at(e.parameter.name), e.weight.f32());
       });
-      const train::StepResult result = worker.train_step(samples, t);
+      const StepResult result = worker.train_step(samples, t);
       out.losses.push_back(result.loss);
       versions.push_back(versions.back());
-      worker.for_each_parameter([&](const train::Worker::Entry& e) {
+      worker.for_each_parameter([&](const Worker::Entry& e) {
         const std::vector<float> g(e.gradient.f32(), e.gradient.f32() + e.gradient.size());
         adam.step(e.parameter.name, versions.back()[e.parameter.name], g, e.parameter.decays(),
                   result.learning_rate, t + 1);
@@ -100,9 +100,9 @@ int stage_of(const nn::Parameter& p, const std::vector<Index>& layers) {
   return static_cast<int>(layers.size()) - 1;
 }
 
-train::Config stale_config(const GoldenModel& model, const std::string& schedule, Index depth,
+Config stale_config(const GoldenModel& model, const std::string& schedule, Index depth,
                            Index width, Index micro_batches) {
-  train::Config config = with_layout(model.config("rich"), schedule, depth, width, micro_batches,
+  Config config = with_layout(model.config("rich"), schedule, depth, width, micro_batches,
                                      model.batch());
   config.optimizer.grad_clip = 0;
   config.optimizer.layer_lr_decay = 1;
@@ -117,10 +117,10 @@ TEST_CASE("pipedream equals a serial model of weight stashing, and not one of fr
   for (const Index depth : {1, 2, 4})
     for (const Index width : {1, 2}) {
       INFO("D=" << depth << " W=" << width);
-      const train::Config config = stale_config(model, "pipedream", depth, width, 1);
+      const Config config = stale_config(model, "pipedream", depth, width, 1);
       const Index steps = model.steps();
       const Outcome outcome = run_layout(model, config, steps);
-      const std::vector<Index> layers = train::stage_layers(config);
+      const std::vector<Index> layers = stage_layers(config);
       const SerialOutcome expected =
           serial_model(model, config, steps, [&](const nn::Parameter& p) {
             return depth - 1 - stage_of(p, layers);
@@ -149,7 +149,7 @@ TEST_CASE("pipedream-2bw equals a serial model with a delay of one, tied and unt
       for (const Index width : {1, 2}) {
         if (model.batch() / width < depth) continue;
         INFO(name << " D=" << depth << " W=" << width);
-        const train::Config config =
+        const Config config =
             stale_config(model, "pipedream-2bw", depth, width, model.batch() / width);
         const Outcome outcome = run_layout(model, config, model.steps());
         const SerialOutcome expected = serial_model(model, config, model.steps(),

@@ -7,7 +7,7 @@
 
 #include "chimera/base/file.h"
 #include "chimera/base/json.h"
-#include "chimera/train/trace.h"
+#include "chimera/runtime/trace.h"
 #include "chimera/train/trainer.h"
 #include "support/golden.h"
 #include "support/support.h"
@@ -18,35 +18,35 @@ using namespace chimera::test;
 namespace {
 
 struct Traced {
-  std::vector<std::vector<train::TraceEvent>> workers;
+  std::vector<std::vector<TraceEvent>> workers;
 };
 
 // Steps in which every computation takes a few milliseconds of sleep: a reduction that is started
 // before one has time to finish within it. Several, since in one the reduction may be done while
 // the worker still waits for a message.
 Traced trace_steps(const GoldenModel& model, const std::string& sync) {
-  train::Config config = with_layout(model.config("plain"), "chimera", 4, 1, 4, model.batch());
+  Config config = with_layout(model.config("plain"), "chimera", 4, 1, 4, model.batch());
   config.parallel.gradient_sync = sync;
-  const train::Programs programs = train::build_programs(config);
+  const Programs programs = build_programs(config);
   Traced out;
   out.workers.resize(4);
   const std::vector<Index> steps = {0, 1, 2, 3, 4, 5};
   run_local(4, 60, 1, [&](Communicator& comm) {
     GoldenSamples samples(model);
-    train::Worker worker(config, programs, comm, [] { return false; });
-    worker.set_stand_in(
+    Worker worker(config, programs, comm, [] { return false; });
+    worker.set_compute_override(
         [](const schedule::Instr&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
     worker.trace(&steps, &out.workers[static_cast<std::size_t>(comm.rank())]);
-    worker.train_steps(samples, 0, 6, [](Index, const train::StepResult&) { return false; });
+    worker.train_steps(samples, 0, 6, [](Index, const StepResult&) { return false; });
   });
   return out;
 }
 
 // Reductions of which some part lies within a computation of the same worker.
-int beside_computation(const std::vector<train::TraceEvent>& events) {
-  return static_cast<int>(std::ranges::count_if(events, [&](const train::TraceEvent& r) {
+int beside_computation(const std::vector<TraceEvent>& events) {
+  return static_cast<int>(std::ranges::count_if(events, [&](const TraceEvent& r) {
     if (!r.background || r.instr.op != schedule::Op::AllReduceWait) return false;
-    return std::ranges::any_of(events, [&](const train::TraceEvent& c) {
+    return std::ranges::any_of(events, [&](const TraceEvent& c) {
       return schedule::is_compute(c.instr.op) && r.begin < c.end && c.begin < r.end;
     });
   }));
@@ -72,7 +72,7 @@ TEST_CASE("eager reductions move while the worker computes, lazy ones do not") {
 TEST_CASE("traced steps are written as Chrome traces, one process per worker") {
   const GoldenModel model("untied");
   const TemporaryFolder folder;
-  train::Config config = with_layout(model.config("plain"), "chimera", 2, 1, 4, model.batch());
+  Config config = with_layout(model.config("plain"), "chimera", 2, 1, 4, model.batch());
   config.train.steps = 3;
   config.train.eval_every = 0;
   config.log.directory = folder / "log";

@@ -69,8 +69,8 @@ TEST_CASE("broken: receive just before use, send just after, waits in a circle")
 }
 
 TEST_CASE("broken: everybody waits for a worker that is through") {
-  refused(good(), [](Schedule& s) { body(s, 3).resize(index_of(s, 3, "VerdictStart")); },
-          {"deadlock under blocking rendezvous", "VerdictStart' waits for worker 3, end of body",
+  refused(good(), [](Schedule& s) { body(s, 3).resize(index_of(s, 3, "StepSyncStart")); },
+          {"deadlock under blocking rendezvous", "StepSyncStart' waits for worker 3, end of body",
            "which will not come"});
 }
 

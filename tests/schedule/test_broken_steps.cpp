@@ -88,9 +88,9 @@ TEST_CASE("broken: an update before all gradients") {
 }
 
 TEST_CASE("broken: an update before the verdict, before the reduction, twice, or missing") {
-  refused(good(), [](Schedule& s) { move_before(s, 2, "Update s1", "VerdictWait"); },
+  refused(good(), [](Schedule& s) { move_before(s, 2, "Update s1", "StepSyncWait"); },
           {"worker 2, body[", "Update s1", "an Update before the verdict of the step"});
-  refused(good(), [](Schedule& s) { erase(s, 1, "VerdictWait"); },
+  refused(good(), [](Schedule& s) { erase(s, 1, "StepSyncWait"); },
           {"worker 1, body[", "Update s1", "an Update before the verdict of the step"});
   refused(two_versions(2, 2, 2), [](Schedule& s) { swap(s, 1, "Update s1", "AllReduceWait s1"); },
           {"worker 1, body[", "Update s1", "stage 1 is updated before its gradients are reduced"});
@@ -110,10 +110,10 @@ TEST_CASE("broken: a missing reduction, or one without a wait") {
             for (const int w : {1, 2})
               erase(s, w, "AllReduceWait s2"), erase(s, w, "AllReduceStart s2");
           },
-          {"worker 1, body[", "VerdictStart",
+          {"worker 1, body[", "StepSyncStart",
            "stage 2 has 2 contributions and is not reduced: its reduction is missing"});
   refused(good(), [](Schedule& s) { erase(s, 1, "AllReduceWait s2"); },
-          {"worker 1, body[", "VerdictStart", "stage 2 has 2 contributions and is not reduced"});
+          {"worker 1, body[", "StepSyncStart", "stage 2 has 2 contributions and is not reduced"});
 }
 
 TEST_CASE("broken: one member stays away from a reduction") {
@@ -136,7 +136,7 @@ TEST_CASE("broken: unequal order in groups") {
 
 TEST_CASE("broken: reductions where there is nothing to reduce, twice, or not to be waited for") {
   refused(build_schedule({.schedule = "1f1b", .depth = 2}),
-          [](Schedule& s) { insert_before(s, 0, "AllReduceStart s0 g0", "VerdictStart"); },
+          [](Schedule& s) { insert_before(s, 0, "AllReduceStart s0 g0", "StepSyncStart"); },
           {"worker 0, body[", "stage 0 has one contribution: there is nothing to reduce"});
   refused(good(),
           [](Schedule& s) {
@@ -158,7 +158,7 @@ TEST_CASE("broken: a reduction starts before that of the step before is over") {
       two_versions(1, 1, 2),
       [](Schedule& s) {
         s.accumulators[0] = 2;
-        for (const char* text : {"AllReduceWait s0", "Update s0", "VerdictStart", "VerdictWait"})
+        for (const char* text : {"AllReduceWait s0", "Update s0", "StepSyncStart", "StepSyncWait"})
           --find(s, 0, text).step;
       },
       {"worker 0, body[6]", "AllReduceStart s0",
@@ -224,25 +224,25 @@ TEST_CASE("broken: shards gathered too early, twice, never, or where there are n
 TEST_CASE("broken: a verdict too early, twice, without an answer, or not the end") {
   refused(pipedream(2),
           [](Schedule& s) {
-            for (int w = 0; w < 2; ++w) ++find(s, w, "VerdictStart").step;
+            for (int w = 0; w < 2; ++w) ++find(s, w, "StepSyncStart").step;
           },
-          {"worker 0, body[", "VerdictStart step-1", "stage 0 has not been updated yet"});
+          {"worker 0, body[", "StepSyncStart step-1", "stage 0 has not been updated yet"});
   refused(pipedream(2),
           [](Schedule& s) {
-            for (int w = 0; w < 2; ++w) twice(s, w, "VerdictStart");
+            for (int w = 0; w < 2; ++w) twice(s, w, "StepSyncStart");
           },
-          {"worker 0, body[", "VerdictStart", "a second verdict of the step"});
-  refused(good(), [](Schedule& s) { swap(s, 1, "VerdictStart", "VerdictWait"); },
-          {"worker 1, body[", "VerdictWait", "no verdict is under way"});
-  refused(good(), [](Schedule& s) { twice(s, 1, "VerdictWait"); },
+          {"worker 0, body[", "StepSyncStart", "a second verdict of the step"});
+  refused(good(), [](Schedule& s) { swap(s, 1, "StepSyncStart", "StepSyncWait"); },
+          {"worker 1, body[", "StepSyncWait", "no verdict is under way"});
+  refused(good(), [](Schedule& s) { twice(s, 1, "StepSyncWait"); },
           {"worker 1, body[", "no verdict is under way"});
-  refused(pipedream(2), [](Schedule& s) { erase(s, 1, "VerdictWait"); },
-          {"worker 1, end of body: there is no VerdictWait"});
-  refused(good(), [](Schedule& s) { move_before(s, 0, "VerdictStart", "AllReduceStart s4"); },
-          {"deadlock under blocking rendezvous", "VerdictStart' waits for worker 3", "a circle"});
+  refused(pipedream(2), [](Schedule& s) { erase(s, 1, "StepSyncWait"); },
+          {"worker 1, end of body: there is no StepSyncWait"});
+  refused(good(), [](Schedule& s) { move_before(s, 0, "StepSyncStart", "AllReduceStart s4"); },
+          {"deadlock under blocking rendezvous", "StepSyncStart' waits for worker 3", "a circle"});
   refused(good(),
           [](Schedule& s) {
-            for (int w = 0; w < 4; ++w) move_before(s, w, "FreeSlot", "VerdictWait");
+            for (int w = 0; w < 4; ++w) move_before(s, w, "FreeSlot", "StepSyncWait");
           },
           {"only updates may follow the verdict of a step"});
 }

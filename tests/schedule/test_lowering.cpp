@@ -39,8 +39,8 @@ TEST_CASE("serial training is load, forward, backward per micro-batch in one slo
   CHECK(s.edge_slots == Numbers{1});
   CHECK(lines(s, 0) == Lines{"t00 LoadMicro p0 s0 m0", "t00 F p0 s0 m0", "t01 B p0 s0 m0",
                              "t01 FreeSlot p0 s0 m0", "t02 LoadMicro p0 s0 m1", "t02 F p0 s0 m1",
-                             "t03 B p0 s0 m1", "t03 FreeSlot p0 s0 m1", "t04 VerdictStart",
-                             "t04 VerdictWait", "t05 Update s0"});
+                             "t03 B p0 s0 m1", "t03 FreeSlot p0 s0 m1", "t04 StepSyncStart",
+                             "t04 StepSyncWait", "t05 Update s0"});
 }
 
 TEST_CASE("a chimera worker of depth 2, line by line") {
@@ -68,8 +68,8 @@ TEST_CASE("a chimera worker of depth 2, line by line") {
                              "t03 AllReduceWait s1 g1",
                              "t03 AllReduceWait s0 g0",
                              "t03 AllReduceWait s2 g2",
-                             "t04 VerdictStart",
-                             "t04 VerdictWait",
+                             "t04 StepSyncStart",
+                             "t04 StepSyncWait",
                              "t05 Update s0",
                              "t05 Update s1",
                              "t05 Update s2"});
@@ -88,14 +88,14 @@ TEST_CASE("pipedream of depth 2, line by line") {
               "t00 SendStart p0 s0 m0 activation w1", "t00 SendWait p0 s0 m0 step-1 activation w1",
               "t00 RecvStart p0 s0 m0 step-1 gradient w1",
               "t01 RecvWait p0 s0 m0 step-1 gradient w1", "t01 B p0 s0 m0 step-1 v1",
-              "t01 FreeSlot p0 s0 m0 step-1", "t01 VerdictStart step-2", "t01 VerdictWait step-4"});
+              "t01 FreeSlot p0 s0 m0 step-1", "t01 StepSyncStart step-2", "t01 StepSyncWait step-4"});
   // The last stage updates between a backward and the next forward: no lag.
   CHECK(lines(s, 1) == Lines{"t00 B p0 s1 m0 step-1", "t00 RecvStart p0 s1 m0 activation w0",
                              "t00 SendStart p0 s1 m0 step-1 gradient w0", "t01 Update s1 step-1",
                              "t01 LoadMicro p0 s1 m0", "t01 RecvWait p0 s1 m0 activation w0",
                              "t01 F p0 s1 m0", "t01 SendWait p0 s1 m0 step-1 gradient w0",
-                             "t01 FreeSlot p0 s1 m0 step-1", "t01 VerdictStart step-2",
-                             "t01 VerdictWait step-4"});
+                             "t01 FreeSlot p0 s1 m0 step-1", "t01 StepSyncStart step-2",
+                             "t01 StepSyncWait step-4"});
 }
 
 TEST_CASE("pipedream-2bw of depth 2 with two replicas, line by line") {
@@ -125,8 +125,8 @@ TEST_CASE("pipedream-2bw of depth 2 with two replicas, line by line") {
                              "t03 RecvWait p0 s0 m0 gradient w1",
                              "t03 B p0 s0 m0 v1",
                              "t03 FreeSlot p0 s0 m0",
-                             "t03 VerdictStart step-1",
-                             "t03 VerdictWait step-2"});
+                             "t03 StepSyncStart step-1",
+                             "t03 StepSyncWait step-2"});
 }
 
 TEST_CASE("recomputation stands between the gradient's RecvStart and its RecvWait") {
@@ -138,7 +138,7 @@ TEST_CASE("recomputation stands between the gradient's RecvStart and its RecvWai
               "t03 FreeSlot p0 s0 m0", "t04 SendWait p0 s0 m1 activation w1",
               "t04 RecvStart p0 s0 m1 gradient w1", "t05 R p0 s0 m1",
               "t05 RecvWait p0 s0 m1 gradient w1", "t05 B p0 s0 m1", "t05 FreeSlot p0 s0 m1",
-              "t06 VerdictStart", "t06 VerdictWait", "t07 Update s0"});
+              "t06 StepSyncStart", "t06 StepSyncWait", "t07 Update s0"});
   // It uses the version of its forward and its backward.
   const Schedule stale =
       build_schedule({.schedule = "pipedream", .depth = 3, .micro_batches = 1, .recompute = true});
@@ -174,7 +174,7 @@ TEST_CASE("sharded optimizers: scatter, verdict, update, gather") {
         Lines{"t03 ReduceScatterStart s1 g1", "t03 ReduceScatterStart s0 g0",
               "t03 ReduceScatterStart s2 g2", "t03 SendWait p1 s1 m1 gradient w1",
               "t03 FreeSlot p1 s1 m1", "t03 ReduceScatterWait s1 g1", "t03 ReduceScatterWait s0 g0",
-              "t03 ReduceScatterWait s2 g2", "t04 VerdictStart", "t04 VerdictWait", "t05 Update s0",
+              "t03 ReduceScatterWait s2 g2", "t04 StepSyncStart", "t04 StepSyncWait", "t05 Update s0",
               "t05 AllGatherStart s0 g0", "t05 Update s1", "t05 AllGatherStart s1 g1",
               "t05 Update s2", "t05 AllGatherStart s2 g2", "t06 AllGatherWait s0 g0",
               "t06 AllGatherWait s1 g1", "t06 AllGatherWait s2 g2"});
@@ -219,7 +219,7 @@ TEST_CASE("eager and eager-opt reductions of the paper's Fig. 4") {
   CHECK(lines_from(at("eager-opt"), 0, "t09 AllReduceStart s0 g0") ==
         Lines{"t09 AllReduceStart s0 g0", "t09 SendWait p1 s3 m3 gradient w1",
               "t09 FreeSlot p1 s3 m3", "t09 AllReduceWait s3 g3", "t09 AllReduceWait s0 g0",
-              "t10 VerdictStart", "t10 VerdictWait", "t11 Update s0", "t11 Update s3"});
+              "t10 StepSyncStart", "t10 StepSyncWait", "t11 Update s0", "t11 Update s3"});
 }
 
 TEST_CASE("eager-opt reduces the stages above D/2 early, and no others") {
@@ -266,7 +266,7 @@ TEST_CASE("the last message of a slot has until the next of its kind, or the end
     CHECK(body[i + 1].op == Op::FreeSlot);
     CHECK(body[i + 1].micro == body[i].micro);
     const bool next = body[i + 2].op == Op::SendStart && body[i + 2].message == Message::Gradient;
-    CHECK((next || body[i + 2].op == Op::VerdictStart));
+    CHECK((next || body[i + 2].op == Op::StepSyncStart));
   }
   CHECK(waits == 8);
 }

@@ -38,9 +38,9 @@ GoldenModel::GoldenModel(const std::string& name)
   step.read("tokens", Tensor(tokens_.data(), DType::I32, {batch_ * steps_, T_ + 1}));
 }
 
-train::Config GoldenModel::config(const std::string& run) const {
+Config GoldenModel::config(const std::string& run) const {
   const Json o = load_json(folder_ + "/curves.json").at("runs").at(run).at("optimizer");
-  train::Config c;
+  Config c;
   c.model = model_;
   c.data.sequence_length = T_;
   c.parallel.micro_batch_size = batch_;
@@ -95,7 +95,7 @@ void GoldenSamples::read(Index number, std::int32_t* inputs, std::int32_t* targe
   std::copy(tokens + 1, tokens + T + 1, targets);
 }
 
-train::Config with_layout(train::Config config, const std::string& schedule, Index depth,
+Config with_layout(Config config, const std::string& schedule, Index depth,
                           Index width, Index micro_batches, Index batch) {
   config.parallel.schedule = schedule;
   config.parallel.depth = depth;
@@ -105,8 +105,8 @@ train::Config with_layout(train::Config config, const std::string& schedule, Ind
   return config;
 }
 
-void read_golden_weights(train::Worker& worker, const checkpoint::SafetensorsFile& source) {
-  worker.for_each_parameter([&](const train::Worker::Entry& e) {
+void read_golden_weights(Worker& worker, const checkpoint::SafetensorsFile& source) {
+  worker.for_each_parameter([&](const Worker::Entry& e) {
     std::vector<float> values(static_cast<std::size_t>(e.weight.size()));
     Region region = e.parameter.region;
     region.offset = 0;
@@ -115,9 +115,9 @@ void read_golden_weights(train::Worker& worker, const checkpoint::SafetensorsFil
   });
 }
 
-Outcome run_layout(const GoldenModel& model, const train::Config& config, Index steps,
+Outcome run_layout(const GoldenModel& model, const Config& config, Index steps,
                    const std::vector<Index>& order) {
-  const train::Programs programs = train::build_programs(config);
+  const Programs programs = build_programs(config);
   const checkpoint::SafetensorsFile source(model.folder() + "/model.safetensors");
   Outcome outcome;
   std::mutex mutex;
@@ -125,14 +125,14 @@ Outcome run_layout(const GoldenModel& model, const train::Config& config, Index 
       narrow<int>(config.workers()), config.parallel.timeout_seconds, 1, [&](Communicator& comm) {
         GoldenSamples samples(model, order);
         const bool gpu = config.device.kind == "cuda";
-        train::Worker worker(
+        Worker worker(
             config, programs, comm, [] { return false; },
-            gpu ? train::make_backend(config, programs, comm) : train::host_backend());
+            gpu ? make_backend(config, programs, comm) : host_backend());
         read_golden_weights(worker, source);
-        std::vector<train::StepResult> results;
+        std::vector<StepResult> results;
         const auto store = [&](std::map<std::string, std::vector<float>>& into, bool gradients) {
           const std::lock_guard lock(mutex);
-          worker.for_each_parameter([&](const train::Worker::Entry& e) {
+          worker.for_each_parameter([&](const Worker::Entry& e) {
             HostCopy copy(worker.device(), gradients ? e.gradient : e.weight);
             copy.load();
             std::vector<float> there(static_cast<std::size_t>(copy.here().size()));
@@ -158,7 +158,7 @@ Outcome run_layout(const GoldenModel& model, const train::Config& config, Index 
         results.push_back(worker.train_step(samples, 0));
         store(outcome.first_gradients, true);
         if (steps > 1)
-          worker.train_steps(samples, 1, steps, [&](Index, const train::StepResult& result) {
+          worker.train_steps(samples, 1, steps, [&](Index, const StepResult& result) {
             results.push_back(result);
             return false;
           });

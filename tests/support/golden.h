@@ -6,7 +6,7 @@
 
 #include "chimera/base/json.h"
 #include "chimera/checkpoint/safetensors.h"
-#include "chimera/train/worker.h"
+#include "chimera/runtime/worker.h"
 
 namespace chimera::test {
 
@@ -22,7 +22,7 @@ class GoldenModel {
   Index sequence_length() const { return T_; }
   const std::string& folder() const { return folder_; }
   // The configuration of run "plain" or "rich": serial, the whole batch as one micro-batch.
-  train::Config config(const std::string& run) const;
+  Config config(const std::string& run) const;
   struct Point {
     double loss, grad_norm, learning_rate;
   };
@@ -40,7 +40,7 @@ class GoldenModel {
 };
 
 // Samples in the reference's order, or in one of the test's making; after its steps once more.
-class GoldenSamples final : public train::SampleSource {
+class GoldenSamples final : public SampleSource {
  public:
   explicit GoldenSamples(const GoldenModel& model, std::vector<Index> order = {})
       : model_(model), order_(std::move(order)) {}
@@ -52,20 +52,20 @@ class GoldenSamples final : public train::SampleSource {
 };
 
 // Sets every parameter of the worker to the reference's.
-void read_golden_weights(train::Worker& worker, const checkpoint::SafetensorsFile& source);
+void read_golden_weights(Worker& worker, const checkpoint::SafetensorsFile& source);
 
 struct Outcome {
-  std::vector<train::StepResult> steps;
+  std::vector<StepResult> steps;
   // In fp32: weights as they are computed with after the last step; gradients of step 0, without the
   // loss scale.
   std::map<std::string, std::vector<float>> weights, first_gradients;
 };
 // Runs `steps` steps with local workers, one thread each, from the golden weights; on what
-// train::make_backend says for `config` where its device.kind is cuda, else on the CPU.
-Outcome run_layout(const GoldenModel& model, const train::Config& config, Index steps,
+// make_backend says for `config` where its device.kind is cuda, else on the CPU.
+Outcome run_layout(const GoldenModel& model, const Config& config, Index steps,
                    const std::vector<Index>& order = {});
 
-train::Config with_layout(train::Config config, const std::string& schedule, Index depth,
+Config with_layout(Config config, const std::string& schedule, Index depth,
                           Index width, Index micro_batches, Index batch);
 
 // ||a - b|| / ||b||.

@@ -10,7 +10,7 @@
 
 namespace chimera {
 
-// Adds fp32 numbers that lie where an endpoint's messages do, after what its lane was given before.
+// Adds fp32 numbers that lie where an endpoint's messages do, after what its stream was given before.
 class Adder {
  public:
   virtual ~Adder() = default;

@@ -66,8 +66,8 @@ class Communicator {
 
   // Multiplies the deadline of the waits to come, also of the second endpoint's: above 1 while a
   // slow start is to be expected. From any thread.
-  virtual void set_patience(double factor) { patience_ = factor; }
-  double patience() const { return patience_; }
+  virtual void set_timeout_scale(double factor) { timeout_scale_ = factor; }
+  double timeout_scale() const { return timeout_scale_; }
 
   void send(int peer, int channel, std::span<const std::byte> bytes, std::string_view what) {
     wait(send_start(peer, channel, bytes), what);
@@ -77,7 +77,7 @@ class Communicator {
   }
 
  private:
-  std::atomic<double> patience_ = 1;
+  std::atomic<double> timeout_scale_ = 1;
 };
 
 // Owners of message buffers declare one after the buffers: an exception then ends the requests

@@ -19,10 +19,10 @@ enum class DeviceTransport {
 };
 
 // An endpoint whose messages are memory of its worker's device. All of Communicator holds, but the
-// time that counts is that of a lane: Compute, of a second endpoint Reductions.
-//   send_start  takes the bytes that the lane has written by then;
-//   recv_start  takes the buffer when the lane has come so far;
-//   wait        returns when the transfer has been enqueued so that what the lane is given from now
+// time that counts is that of a stream: Compute, of a second endpoint Reductions.
+//   send_start  takes the bytes that the stream has written by then;
+//   recv_start  takes the buffer when the stream has come so far;
+//   wait        returns when the transfer has been enqueued so that what the stream is given from now
 //               on comes after it. The host waits only for the other worker's call (Copies), or for
 //               the bytes (Staged); Nccl's transfers that do not end are found by a watchdog.
 class DeviceCommunicator : public Communicator {
@@ -33,32 +33,32 @@ class DeviceCommunicator : public Communicator {
   Adder* adder() final { return adder_.get(); }
   void fail(std::exception_ptr error) noexcept override { host_.fail(std::move(error)); }
   void throw_if_failed() override { host_.throw_if_failed(); }
-  void set_patience(double factor) final { host_.set_patience(factor); }
+  void set_timeout_scale(double factor) final { host_.set_timeout_scale(factor); }
 
   Device& device() const { return device_; }
-  Lane lane() const { return lane_; }
+  Stream stream() const { return stream_; }
   // The host waits until all that the device has been given is done; throws what went wrong there,
   // and Aborted when another worker failed. After the deadline the error names the first transfer
   // that has not ended.
   virtual void synchronize(std::string_view what) = 0;
 
  protected:
-  DeviceCommunicator(Communicator& host, Device& device, Lane lane, std::unique_ptr<Adder> adder)
-      : host_(host), device_(device), lane_(lane), adder_(std::move(adder)) {}
+  DeviceCommunicator(Communicator& host, Device& device, Stream stream, std::unique_ptr<Adder> adder)
+      : host_(host), device_(device), stream_(stream), adder_(std::move(adder)) {}
   // Of a second endpoint, which owns the host's.
-  DeviceCommunicator(std::unique_ptr<Communicator> host, Device& device, Lane lane,
+  DeviceCommunicator(std::unique_ptr<Communicator> host, Device& device, Stream stream,
                      std::unique_ptr<Adder> adder)
       : owned_(std::move(host)),
         host_(*owned_),
         device_(device),
-        lane_(lane),
+        stream_(stream),
         adder_(std::move(adder)) {}
 
  private:
   std::unique_ptr<Communicator> owned_;
   Communicator& host_;
   Device& device_;
-  const Lane lane_;
+  const Stream stream_;
   std::unique_ptr<Adder> adder_;
 };
 
@@ -76,8 +76,8 @@ std::unique_ptr<DeviceCommunicator> make_device_communicator(
     DeviceTransport transport, Communicator& host, CudaDevice& device,
     const DeviceTransportSettings& settings);
 
-// Copies on any kind of device; what adds there on a lane, null: the host.
-using MakeAdder = std::function<std::unique_ptr<Adder>(Lane)>;
+// Copies on any kind of device; what adds there on a stream, null: the host.
+using MakeAdder = std::function<std::unique_ptr<Adder>(Stream)>;
 std::unique_ptr<DeviceCommunicator> make_copies_communicator(Communicator& host, Device& device,
                                                              MakeAdder make_adder);
 

@@ -7,12 +7,12 @@ struct CUstream_st;  // what CUDA's cudaStream_t points to
 
 namespace chimera {
 
-// Marks are events. The lanes of messages have a higher priority than Compute.
+// Marks are events. The streams of messages have a higher priority than Compute.
 class CudaDevice : public Device {
  public:
   bool in_host_memory() const final { return false; }
   virtual int ordinal() const = 0;
-  virtual CUstream_st* stream(Lane lane = Lane::Compute) const = 0;
+  virtual CUstream_st* stream(Stream stream = Stream::Compute) const = 0;
 };
 
 // Device `ordinal` among those that the process sees (CUDA_VISIBLE_DEVICES). Errors name what is

@@ -13,19 +13,19 @@
 namespace chimera {
 
 // Queues of a device: what one is given is done in order, what several are given in any order that
-// marks leave open. A GPU has a stream for each; a host device does everything at once, in the
+// events leave open. A GPU has a stream for each; a host device does everything at once, in the
 // calling thread.
-enum class Lane { Compute, Down, Up, Reductions };
-inline constexpr int kLanes = 4;
+enum class Stream { Compute, Down, Up, Reductions };
+inline constexpr int kStreams = 4;
 
-// A point in what a lane has been given.
-class Mark {
+// A point in what a stream has been given.
+class Event {
  public:
-  virtual ~Mark() = default;
+  virtual ~Event() = default;
 };
 
 // Calls may come from any thread. On a GPU they return when the work is enqueued, but for copy_out
-// and synchronize; without a lane named it is Compute's.
+// and synchronize; without a stream named it is Compute's.
 class Device {
  public:
   virtual ~Device() = default;
@@ -42,21 +42,21 @@ class Device {
   // Returns when the numbers have come.
   virtual void copy_out(void* host, const void* device, Index bytes) = 0;
   // From memory of this device, or of another that it can reach; the two do not overlap.
-  virtual void copy(void* to, const void* from, Index bytes, Lane lane = Lane::Compute) = 0;
+  virtual void copy(void* to, const void* from, Index bytes, Stream stream = Stream::Compute) = 0;
 
   // `timed`: for seconds_between.
-  virtual std::unique_ptr<Mark> make_mark([[maybe_unused]] bool timed = false) {
-    return std::make_unique<Mark>();
+  virtual std::unique_ptr<Event> make_event([[maybe_unused]] bool timed = false) {
+    return std::make_unique<Event>();
   }
-  // The mark moves behind all that the lane has been given until now.
-  virtual void record(Mark&, Lane) {}
-  // What the lane is given from now on begins after the mark as it stands now; one that was never
+  // The event moves behind all that the stream has been given until now.
+  virtual void record(Event&, Stream) {}
+  // What the stream is given from now on begins after the event as it stands now; one that was never
   // recorded holds nothing up.
-  virtual void await(const Mark&, Lane) {}
-  virtual bool reached(const Mark&) { return true; }
+  virtual void await(const Event&, Stream) {}
+  virtual bool reached(const Event&) { return true; }
   // Of two that the device has reached; by its own clock.
-  virtual double seconds_between(const Mark&, const Mark&) { return 0; }
-  // Waits for all lanes; throws what went wrong on the device since.
+  virtual double seconds_between(const Event&, const Event&) { return 0; }
+  // Waits for all streams; throws what went wrong on the device since.
   virtual void synchronize() {}
 
   // Whether replay() gains anything.

@@ -51,7 +51,7 @@ Index shard_border(const nn::ParameterLayout& parameters, Index members, Index m
 std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index members);
 
 // What one worker keeps of one stage.
-struct HeldBytes {
+struct StageStateBytes {
   int stage = 0;             // vD: the tied matrix
   Index copy = 0;            // bytes of its parameters in F32: of one accumulator of gradients
   DType type = DType::F32;   // of the weights
@@ -68,7 +68,7 @@ struct HeldBytes {
 };
 
 struct WorkerFootprint {
-  std::vector<HeldBytes> held;  // ascending stage
+  std::vector<StageStateBytes> held;  // ascending stage
   Index edge_slots = 0, edge_slot_bytes = 0;
   Index full_slots = 0, full_slot_bytes = 0;
   Index workspace = 0;

@@ -27,8 +27,8 @@ enum class Op {
   ReduceScatterWait,
   AllGatherStart,  // updated weights of `stage` from the holders of its shards
   AllGatherWait,
-  VerdictStart,  // losses, norms, stop requests: this worker's part
-  VerdictWait,   // everybody's: the step's one global decision
+  StepSyncStart,  // losses, norms, stop requests: this worker's part
+  StepSyncWait,   // everybody's: the step's one global decision
   Update,        // makes version step + 1 of `stage` from version step
   FreeSlot,      // `stage` holds nothing more of these micro-batches
 };

@@ -41,7 +41,7 @@ struct Costs {
   bool reductions_inline = false;  // AllReduceStart and its like return when the sum is there
   // Share of a worker's speed that its reduction in the background takes, 0 … below 1.
   double contention = 0;
-  double verdict = 0;  // from the last worker's VerdictStart to every worker's VerdictWait
+  double verdict = 0;  // from the last worker's StepSyncStart to every worker's StepSyncWait
 };
 
 // Seconds by Rabenseifner's algorithm over `members` workers: reduce-scatter and all-gather each
@@ -79,7 +79,7 @@ struct WorkerTimes {
 
   // Blocked in this instruction class, per step, in the whole simulation: what a trace of the
   // executor shows. Part of it would be idle time anyway.
-  double message_wait = 0, reduction_wait = 0, verdict_wait = 0;
+  double message_wait = 0, reduction_wait = 0, step_sync_wait = 0;
 
   int full_slots = 0, edge_slots = 0;  // most in use: Schedule.slots, Schedule.edge_slots
   std::vector<Occupied> cells;         // computations and updates, ascending

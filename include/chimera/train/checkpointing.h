@@ -5,7 +5,7 @@
 
 #include "chimera/checkpoint/checkpoint.h"
 #include "chimera/checkpoint/writer.h"
-#include "chimera/train/worker.h"
+#include "chimera/runtime/worker.h"
 
 namespace chimera::train {
 

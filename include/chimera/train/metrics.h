@@ -6,8 +6,8 @@
 #include <string>
 
 #include "chimera/base/file.h"
-#include "chimera/train/config.h"
-#include "chimera/train/worker.h"
+#include "chimera/setup/config.h"
+#include "chimera/runtime/worker.h"
 
 namespace chimera::train {
 

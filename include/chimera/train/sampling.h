@@ -1,6 +1,6 @@
 #pragma once
 // A sample of text in the middle of training.
-#include "chimera/train/worker.h"
+#include "chimera/runtime/worker.h"
 
 namespace chimera::train {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "chimera/train/checkpointing.h"
-#include "chimera/train/config.h"
+#include "chimera/setup/config.h"
 
 namespace chimera::train {
 

@@ -250,7 +250,7 @@ class MpiCommunicator final : public Communicator {
 
   void wait_for(std::size_t index, std::string_view what) {
     const double deadline =
-        deadline_seconds_ * patience() * (first_ == nullptr ? 1 : first_->patience());
+        deadline_seconds_ * timeout_scale() * (first_ == nullptr ? 1 : first_->timeout_scale());
     // Looks follow each other fast: a longer break means that this process was stopped (Ctrl-Z).
     constexpr double kLongestBreak = 0.25;
     double waited = 0;

@@ -100,7 +100,7 @@ TEST_CASE("threads: a job's wait beyond the deadline says where the other worker
     if (comm.rank() == 0) {
       comm.second_endpoint()->recv(1, 0, std::span(&byte, 1), "the gradients");
     } else {
-      comm.set_patience(100);
+      comm.set_timeout_scale(100);
       comm.recv(0, 0, std::span(&byte, 1), "the activation");
     }
   };
@@ -118,10 +118,10 @@ TEST_CASE("threads: jobs that are never waited for are an error") {
                 1);
 }
 
-TEST_CASE("threads: patience is also the second endpoint's") {
+TEST_CASE("threads: timeout_scale is also the second endpoint's") {
   const auto late = [](Communicator& comm) {
     const auto second = comm.second_endpoint();
-    comm.set_patience(200);
+    comm.set_timeout_scale(200);
     if (comm.rank() == 0) return second->recv(1, 0, {}, "what comes after four deadlines");
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
     second->send(0, 0, {}, "what comes after four deadlines");

@@ -110,7 +110,7 @@ void throws_beside_jobs(Communicator& comm) {
 void a_job_waits_too_long(Communicator& comm) {
   Jobs jobs(comm);
   if (comm.rank() == 0) jobs.start();
-  if (comm.rank() == 3) comm.set_patience(100);
+  if (comm.rank() == 3) comm.set_timeout_scale(100);
   std::byte byte{};
   if (comm.rank() == 3) comm.recv(2, 0, std::span(&byte, 1), "the activation of micro-batch 7");
   sleep_for(3);

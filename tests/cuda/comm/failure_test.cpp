@@ -34,7 +34,7 @@ Outcome run(const DeviceRun& run, int workers, double deadline_seconds, const De
           if (peer != host.rank()) settings.peers.push_back(peer);
         settings.members = settings.peers;
         const auto comm = make_device_communicator(run.transport, host, *device, settings);
-        host.set_patience(deadline_seconds / 60);
+        host.set_timeout_scale(deadline_seconds / 60);
         body(*comm, *device);
       });
     } catch (const Error& error) {
@@ -144,7 +144,7 @@ TEST_CASE("GPU messages: a message left behind is an error") {
 
 // The host of worker 0 goes on: what it gives the GPU waits for ever, and so would the host in any
 // call that waits for the GPU. A copy to the host, and synchronize().
-TEST_CASE("nccl: a lane that waits for ever is let go, and the host finds the reason") {
+TEST_CASE("nccl: a stream that waits for ever is let go, and the host finds the reason") {
   for (const bool by_copy : {true, false}) {
     const Outcome outcome =
         run({DeviceTransport::Nccl, 2, 4}, 2, 0.5, [&](DeviceCommunicator& comm, CudaDevice& gpu) {

@@ -36,7 +36,7 @@ std::span<float> floats(const Buffer& buffer) {
 
 Index bytes_of(const Floats& x) { return std::ssize(x) * Index{sizeof(float)}; }
 
-// x += y on the endpoint's lane.
+// x += y on the endpoint's stream.
 void add(DeviceCommunicator& comm, const Buffer& x, const Buffer& y) {
   const float* const sources[] = {floats(x).data(), floats(y).data()};
   comm.adder()->add(floats(x).data(), sources, nullptr, std::ssize(floats(x)));
@@ -75,7 +75,7 @@ Floats ring_on_device(DeviceCommunicator& comm, CudaDevice& device, const Floats
 
 }  // namespace
 
-TEST_CASE("lanes: what is sent was computed before, and what is received is computed with after") {
+TEST_CASE("streams: what is sent was computed before, and what is received is computed with after") {
   for (const int workers : {2, 4}) {
     std::vector<Floats> start;
     for (int w = 0; w < workers; ++w)
@@ -93,7 +93,7 @@ TEST_CASE("lanes: what is sent was computed before, and what is received is comp
 
 // Each step's contributions are made on Compute from the last step's sum, and summed in the
 // background while Compute goes on with something else; the host waits for nothing but tickets.
-TEST_CASE("lanes: sums in the background are bitwise the serial sums, step after step") {
+TEST_CASE("streams: sums in the background are bitwise the serial sums, step after step") {
   constexpr Index kElements = 1001;
   constexpr int kSteps = 3, kWorkers = 4;
   const std::vector<int> contributors{2, 0, 3, 1, 0};
@@ -111,21 +111,21 @@ TEST_CASE("lanes: sums in the background are bitwise the serial sums, step after
 
   struct Sum final : Background::Job {
     void run(std::string_view what) override {
-      device->await(*ready, Lane::Reductions);
+      device->await(*ready, Stream::Reductions);
       if (halves) {
         sum->reduce_scatter(mine, result, scratch, what);
         sum->all_gather(result, what);
       } else {
         sum->all_reduce(mine, result, scratch, what);
       }
-      device->record(*done, Lane::Reductions);
+      device->record(*done, Stream::Reductions);
     }
     CudaDevice* device = nullptr;
     bool halves = false;
     std::optional<OrderedSum> sum;
     std::vector<float*> mine;
     float *result = nullptr, *scratch = nullptr;
-    std::unique_ptr<Mark> ready, done;
+    std::unique_ptr<Event> ready, done;
   };
   for_every_run(kWorkers, [&](const DeviceRun& run) {
     run_on_devices(run, kWorkers, 30, [&](DeviceCommunicator& comm, CudaDevice& device) {
@@ -147,14 +147,14 @@ TEST_CASE("lanes: sums in the background are bitwise the serial sums, step after
       for (const Buffer& b : own) job.mine.push_back(floats(b).data());
       job.result = floats(result).data();
       job.scratch = floats(scratch).data();
-      job.ready = device.make_mark();
-      job.done = device.make_mark();
+      job.ready = device.make_event();
+      job.done = device.make_event();
       for (int step = 0; step < kSteps; ++step) {
-        device.record(*job.ready, Lane::Compute);
+        device.record(*job.ready, Stream::Compute);
         const auto ticket = background.start(job, "a sum");
         device.zero(other.data(), other.bytes());
         background.wait(ticket);
-        device.await(*job.done, Lane::Compute);
+        device.await(*job.done, Stream::Compute);
         for (const Buffer& b : own) add(comm, b, result);
       }
       std::size_t next = 0;
@@ -170,7 +170,7 @@ TEST_CASE("lanes: sums in the background are bitwise the serial sums, step after
 
 // Two links at once in both directions, of different lengths, none at all among them, several under
 // way, and the second endpoint's between them.
-TEST_CASE("lanes: many messages under way on both endpoints keep apart") {
+TEST_CASE("streams: many messages under way on both endpoints keep apart") {
   constexpr int kMessages = 6;
   for_every_run(2, [&](const DeviceRun& run) {
     run_on_devices(run, 2, 30, [&](DeviceCommunicator& comm, CudaDevice& device) {

@@ -3,7 +3,7 @@
 
 #include "comm/counting.h"
 #include "comm/transport.h"
-#include "cuda/pinned_pool.h"
+#include "cuda/device/pinned_pool.h"
 #include "emulator/control.h"
 #include "on_device.h"
 #include "support/support.h"
@@ -27,13 +27,13 @@ class CountingDevice final : public Device {
   void copy_out(void* host, const void* from, Index bytes) override {
     device_.copy_out(host, from, bytes);
   }
-  void copy(void* to, const void* from, Index bytes, Lane lane) override {
-    device_.copy(to, from, bytes, lane);
+  void copy(void* to, const void* from, Index bytes, Stream stream) override {
+    device_.copy(to, from, bytes, stream);
   }
-  std::unique_ptr<Mark> make_mark(bool timed) override { return ++made, device_.make_mark(timed); }
-  void record(Mark& mark, Lane lane) override { device_.record(mark, lane); }
-  void await(const Mark& mark, Lane lane) override { device_.await(mark, lane); }
-  bool reached(const Mark& mark) override { return device_.reached(mark); }
+  std::unique_ptr<Event> make_event(bool timed) override { return ++made, device_.make_event(timed); }
+  void record(Event& mark, Stream stream) override { device_.record(mark, stream); }
+  void await(const Event& mark, Stream stream) override { device_.await(mark, stream); }
+  bool reached(const Event& mark) override { return device_.reached(mark); }
   void synchronize() override { device_.synchronize(); }
 
   std::atomic<int> made = 0;  // also by the other worker's thread
@@ -92,10 +92,10 @@ TEST_CASE("GPU messages: page-locked memory is used again, whichever order it co
     }
     CHECK(std::set(taken.begin(), taken.end()).size() == sizes.size());
     if (step == 0) first = all;
-    const Lane lane = Lane::Down;
+    const Stream stream = Stream::Down;
     for (std::size_t i = 0; i < taken.size(); ++i)
       pool.give_back(taken[(i * 5 + static_cast<std::size_t>(step)) % taken.size()],
-                     i % 2 == 0 ? &lane : nullptr);
+                     i % 2 == 0 ? &stream : nullptr);
   }
   CHECK(all == first);
   Pinned* const small = pool.take(1);
@@ -126,9 +126,9 @@ TEST_CASE("GPU messages: each transport says its name, and gives its host's endp
     run_on_devices({transport, 2, 0}, 2, 60, [&](DeviceCommunicator& comm, CudaDevice&) {
       ENSURE(comm.transport() == name, comm.transport());
       ENSURE(comm.host().transport() == "local" && &comm.host().host() == &comm.host(), "its host");
-      ENSURE(comm.lane() == Lane::Compute, "the lane of the first endpoint");
+      ENSURE(comm.stream() == Stream::Compute, "the stream of the first endpoint");
       const auto second = comm.second_endpoint();
-      ENSURE(dynamic_cast<DeviceCommunicator&>(*second).lane() == Lane::Reductions, "the second's");
+      ENSURE(dynamic_cast<DeviceCommunicator&>(*second).stream() == Stream::Reductions, "the second's");
       ENSURE(&second->host() != &comm.host(), "the second's host is the first's");
       double sum = 1;
       sum_over_ranks(second->host(), 4, std::span(&sum, 1), "host memory");

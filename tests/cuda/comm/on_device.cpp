@@ -23,7 +23,7 @@ void copy(const DeviceCommunicator& comm, void* to, const void* from, Index byte
           cudaMemcpyKind kind) {
   const CudaDevice& gpu = gpu_of(comm);
   check(cudaSetDevice(gpu.ordinal()));
-  const cudaStream_t stream = gpu.stream(comm.lane());
+  const cudaStream_t stream = gpu.stream(comm.stream());
   check(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream));
   if (kind == cudaMemcpyDeviceToHost) check(cudaStreamSynchronize(stream));
 }

@@ -39,7 +39,7 @@ class OnDevice final : public Communicator {
   std::unique_ptr<Communicator> second_endpoint() override;
   void fail(std::exception_ptr error) noexcept override { comm_.fail(std::move(error)); }
   void throw_if_failed() override { comm_.throw_if_failed(); }
-  void set_patience(double factor) override { comm_.set_patience(factor); }
+  void set_timeout_scale(double factor) override { comm_.set_timeout_scale(factor); }
 
  private:
   class OutAndIn;
@@ -61,7 +61,7 @@ class OnDevice final : public Communicator {
   std::map<Request, Message> messages_;
 };
 
-// Between pageable host memory and the GPU's, on the endpoint's lane; to_host waits.
+// Between pageable host memory and the GPU's, on the endpoint's stream; to_host waits.
 void to_device(const DeviceCommunicator& comm, void* device, const void* host, Index bytes);
 void to_host(const DeviceCommunicator& comm, void* host, const void* device, Index bytes);
 

@@ -1,11 +1,11 @@
 // What was timed and chosen, between runs: the file, its damage, and that algorithms come from it.
-#include "cuda/choices.h"
+#include "cuda/autotune/choices.h"
 
 #include <thread>
 
 #include "../epilogues.h"
-#include "cuda/matmul.h"
-#include "cuda/matmul_product.h"
+#include "cuda/ops/matmul.h"
+#include "cuda/ops/matmul_product.h"
 
 using namespace chimera;
 using namespace chimera::test;

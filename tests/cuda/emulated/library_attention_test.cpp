@@ -1,6 +1,6 @@
 // When attention goes to cuDNN and when it does not, with a stand-in for cuDNN that computes by our
 // kernels: the emulator has no cuDNN.
-#include "cuda/library_attention.h"
+#include "cuda/ops/library_attention.h"
 
 #include "../storage.h"
 

@@ -1,7 +1,7 @@
 // Devices that give a block less than an H200 does.
 #include "../on_device.h"
 #include "../typed_arrays.h"
-#include "chimera/ops/narrow_ops.h"
+#include "chimera/ops/half_ops.h"
 #include "emulator/control.h"
 
 using namespace chimera;
@@ -25,7 +25,7 @@ std::vector<Doubles> attend(Ops& ops, DType type, Index head, float probability)
 
 // 99 KiB of shared memory; tiles for heads of up to 128 numbers want 104 backward.
 TEST_CASE("attention: GPUs of capability 8.6 and 8.9 take smaller tiles for large heads") {
-  const auto cpu = make_narrow_ops(make_cpu_ops());
+  const auto cpu = make_half_ops(make_cpu_ops());
   const emulator::Options before = emulator::options();
   for (const int capability : {86, 89})
     for (const DType type : {DType::BF16, DType::F16})

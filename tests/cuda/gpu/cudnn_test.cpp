@@ -1,6 +1,6 @@
 // cuDNN's attention against ours, on a GPU.
 #include "../storage.h"
-#include "cuda/cudnn_attention.h"
+#include "cuda/ops/cudnn_attention.h"
 
 #include <iostream>
 

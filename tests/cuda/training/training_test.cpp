@@ -12,7 +12,7 @@ using namespace chimera::test;
 
 namespace {
 
-train::Config on_gpu(train::Config config) {
+Config on_gpu(Config config) {
   config.device.kind = "cuda";
   config.device.tune = false;
   config.parallel.timeout_seconds = 120;
@@ -28,8 +28,8 @@ struct Way {
   Index zero = 0;
 };
 
-train::Config with(const GoldenModel& model, const std::string& run, const Way& layout) {
-  train::Config config = on_gpu(with_layout(model.config(run), layout.schedule, layout.depth, 1,
+Config with(const GoldenModel& model, const std::string& run, const Way& layout) {
+  Config config = on_gpu(with_layout(model.config(run), layout.schedule, layout.depth, 1,
                                             layout.micro_batches, model.batch()));
   config.parallel.transport = layout.transport;
   config.parallel.gradient_sync = layout.gradient_sync;
@@ -72,7 +72,7 @@ TEST_CASE(
     for (const std::string type : {"bf16", "fp16"}) {
       INFO(name << " " << type);
       const GoldenModel model(name);
-      train::Config config = on_gpu(model.config("plain"));
+      Config config = on_gpu(model.config("plain"));
       config.precision.compute = type;
       const Outcome outcome = run_layout(model, config, model.steps());
       check_rounded_gradients(model, outcome, parse_compute_type(type));
@@ -84,7 +84,7 @@ TEST_CASE(
 
 TEST_CASE("gpu training: in bf16 a pipeline gives the same bits for every order of streams") {
   const GoldenModel model("tied");
-  train::Config config =
+  Config config =
       with(model, "rich", {"chimera", std::min<Index>(2, model.layers()), model.batch()});
   config.precision.compute = "bf16";
   config.precision.stochastic_rounding = true;

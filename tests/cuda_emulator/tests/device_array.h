@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "cuda/port.h"
+#include "cuda/device/port.h"
 #include "emulator/control.h"
 #include "support/support.h"
 

@@ -1,4 +1,4 @@
-#include "chimera/train/config.h"
+#include "chimera/setup/config.h"
 
 #include <nlohmann/json.hpp>
 

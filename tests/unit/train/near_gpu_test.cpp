@@ -5,13 +5,13 @@
 #include <fstream>
 #include <thread>
 
-#include "chimera/train/near_gpu.h"
+#include "chimera/runtime/affinity.h"
 #include "support/support.h"
 
 using namespace chimera;
 using namespace chimera::test;
-using train::bind_near;
-using train::parse_cpu_list;
+using bind_near;
+using parse_cpu_list;
 
 namespace {
 

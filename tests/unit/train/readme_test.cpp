@@ -1,5 +1,5 @@
 // The README's table of configuration keys is the one that `chimera config explain` prints.
-#include "chimera/train/config.h"
+#include "chimera/setup/config.h"
 #include "support/support.h"
 
 using namespace chimera;
@@ -25,5 +25,5 @@ TEST_CASE("the README's table of configuration keys is what config explain print
                                     "<!-- config-reference -->", "<!-- /config-reference -->");
   INFO(
       "put the output of `chimera config explain` between the config-reference marks of README.md");
-  CHECK(table == train::explain_config());
+  CHECK(table == explain_config());
 }

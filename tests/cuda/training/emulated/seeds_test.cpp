@@ -10,7 +10,7 @@ TEST_CASE("gpu training: sixteen orders of streams give the same bits, whatever 
   const Index D = std::min<Index>(4, model.layers());
   const emulator::Options before = emulator::options();
   for (const std::string transport : {"local", "nccl"}) {
-    train::Config config = with_layout(model.config("plain"), "chimera", D, 1,
+    Config config = with_layout(model.config("plain"), "chimera", D, 1,
                                        std::min<Index>(4, model.batch()), model.batch());
     config.device.kind = "cuda";
     config.device.tune = false;

@@ -1,0 +1,18 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chimera/base/file.h"
+
+namespace chimera {
+
+// "0-3,8" -> 0 1 2 3 8; nothing where the text is no such list.
+std::optional<std::vector<int>> parse_cpu_list(const std::string& text);
+
+// Moves the calling thread, and those it will start, to the cores of the memory that the PCI device
+// `bus` ("0000:1B:00.0") is attached to. Where the launcher has bound the process already, or the
+// system does not say, nothing happens. Returns whether it moved.
+bool bind_near(const std::string& bus, const Path& pci_devices = "/sys/bus/pci/devices");
+
+}  // namespace chimera

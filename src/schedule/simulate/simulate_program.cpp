@@ -1,0 +1,200 @@
+#include "simulate_program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+namespace chimera::schedule {
+namespace {
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+// One number for all stages, or one per stage; what has no entry costs nothing.
+double entry(const std::vector<double>& list, int index, int stages) {
+  if (list.size() == 1 && index < stages) return list.front();
+  return at(index) < list.size() ? list[at(index)] : 0;
+}
+
+bool is_reduction(Op op) {
+  return op == Op::AllReduceStart || op == Op::AllReduceWait || op == Op::ReduceScatterStart ||
+         op == Op::ReduceScatterWait || op == Op::AllGatherStart || op == Op::AllGatherWait;
+}
+
+bool is_message(Op op) {
+  return op == Op::SendStart || op == Op::SendWait || op == Op::RecvStart || op == Op::RecvWait;
+}
+
+// 0 sum, 1 scattered sum, 2 gathered weights: the same at the start and at the wait.
+int kind_of(Op op) {
+  if (op == Op::AllReduceStart || op == Op::AllReduceWait) return 0;
+  return op == Op::ReduceScatterStart || op == Op::ReduceScatterWait ? 1 : 2;
+}
+
+class Preparation {
+ public:
+  Preparation(const Schedule& schedule, const Costs& costs)
+      : s_(schedule),
+        costs_(costs),
+        span_(schedule.span()),
+        forwards_return_(schedule.forward_only || schedule.has(Op::Recompute)) {}
+
+  SimulatedPrograms run() {
+    out_.lag = s_.lag();
+    prepare_reductions();
+    for (int w = 0; w < s_.depth; ++w) {
+      const std::vector<Instr>& body = s_.programs[at(w)].body;
+      std::vector<TimedInstr>& timed_body = out_.workers.emplace_back();
+      std::map<std::tuple<bool, Message, int, int>, int> keys;
+      double busy = 0;
+      for (const Instr& in : body) {
+        TimedInstr& timed = timed_body.emplace_back();
+        timed.instr = &in;
+        timed.seconds = seconds(in);
+        busy += timed.seconds;
+        if (is_reduction(in.op)) timed.reduction = 3 * in.group + kind_of(in.op);
+        if (!is_message(in.op)) continue;
+        const bool sends = in.op == Op::SendStart || in.op == Op::SendWait;
+        const std::tuple key(sends, in.message, in.stage, in.micro);
+        timed.transfer = keys.emplace(key, static_cast<int>(keys.size())).first->second;
+        timed.channel = sends ? channel(w, in.peer, in.pipe) : channel(in.peer, w, in.pipe);
+      }
+      out_.transfers.push_back(static_cast<int>(keys.size()));
+      out_.busy.push_back(busy);
+      count_slots(timed_body);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  int group_of(int stage) const {
+    const auto it = std::ranges::find(s_.groups, stage, &Group::stage);
+    return static_cast<int>(it - s_.groups.begin());
+  }
+
+  void prepare_reductions() {
+    sharded_.assign(s_.groups.size(), false);
+    for (const Program& program : s_.programs)
+      for (const Instr& in : program.body)
+        if (in.op == Op::ReduceScatterStart) sharded_[at(in.group)] = true;
+    for (std::size_t g = 0; g < s_.groups.size(); ++g) {
+      TimedReduction reduction;
+      for (const Holder& h : s_.groups[g].holders) reduction.members.push_back(h.worker);
+      std::ranges::sort(reduction.members);
+      const auto repeated = std::ranges::unique(reduction.members);
+      reduction.members.erase(repeated.begin(), repeated.end());
+      members_.push_back(static_cast<int>(reduction.members.size()) * s_.width);
+      const double bytes = entry(costs_.gradient_bytes, s_.groups[g].stage, s_.stages());
+      const double whole =
+          all_reduce_seconds(reduction_link(reduction.members), bytes, members_.back());
+      for (const double share : {1.0, 0.5, 0.5}) {
+        reduction.seconds = share * whole;
+        out_.reductions.push_back(reduction);
+      }
+    }
+  }
+
+  double seconds(const Instr& in) const {
+    const auto of = [&](const std::vector<double>& list) {
+      return in.count * entry(list, in.stage, s_.stages());
+    };
+    switch (in.op) {
+      case Op::Forward: return of(costs_.forward);
+      case Op::Recompute: return of(costs_.recompute.empty() ? costs_.forward : costs_.recompute);
+      case Op::Backward: return of(costs_.backward_input) + of(costs_.backward_weight);
+      case Op::BackwardInput: return of(costs_.backward_input);
+      case Op::BackwardWeight: return of(costs_.backward_weight);
+      case Op::Update: {
+        const std::size_t g = at(group_of(in.stage));
+        return entry(costs_.update, in.stage, s_.stages()) / (sharded_[g] ? members_[g] : 1);
+      }
+      default: return 0;
+    }
+  }
+
+  Index node(Index replica, int worker) const {
+    return (replica * s_.depth + worker) / costs_.workers_per_node;
+  }
+  bool crosses_nodes(int a, int b) const {
+    if (costs_.workers_per_node == 0) return false;
+    const int different = std::min(s_.width, costs_.workers_per_node);  // then it repeats
+    for (Index r = 0; r < different; ++r)
+      if (node(r, a) != node(r, b)) return true;
+    return false;
+  }
+  // Its members are in all replicas, and ranks are contiguous on a node.
+  LinkCost reduction_link(const std::vector<int>& members) const {
+    const bool within = costs_.workers_per_node == 0 ||
+                        node(0, members.front()) == node(s_.width - 1, members.back());
+    return within ? costs_.reduction_intra_node : costs_.reduction_inter_node;
+  }
+
+  int channel(int source, int destination, int pipe) {
+    const auto [it, added] = channels_.emplace(std::tuple(source, destination, pipe),
+                                               static_cast<int>(out_.channels.size()));
+    if (added) {
+      const auto link = links_.emplace(std::pair(source, destination), out_.links).first;
+      out_.links = static_cast<int>(links_.size());
+      out_.channels.push_back(
+          {source, destination, link->second,
+           crosses_nodes(source, destination) ? costs_.inter_node : costs_.intra_node});
+    }
+    return it->second;
+  }
+
+  // A step meets its instructions by descending `step`, then in order of the body.
+  void count_slots(std::vector<TimedInstr>& body) const {
+    std::map<std::pair<int, int>, std::vector<TimedInstr*>> tenants;
+    for (TimedInstr& timed : body)
+      if (timed.instr->micro >= 0)
+        tenants[{timed.instr->stage, timed.instr->micro / span_}].push_back(&timed);
+    for (auto& [lease, list] : tenants) {
+      std::ranges::stable_sort(list, std::greater(),
+                               [](const TimedInstr* m) { return m->instr->step; });
+      list.front()->edge_begin = 1;
+      if (list.back()->instr->op == Op::FreeSlot) list.back()->edge_end = -1;
+      count_full_slots(list);
+    }
+  }
+
+  // A full slot is taken with its first micro-batch and returned with its last; a Forward that will
+  // be made again returns its own at once.
+  void count_full_slots(const std::vector<TimedInstr*>& list) const {
+    int micro_batches = 0;
+    for (TimedInstr* timed : list) {
+      const Op op = timed->instr->op;
+      if (op == Op::Forward || op == Op::Recompute) {
+        if (micro_batches == 0) timed->full_begin = 1;
+        micro_batches += timed->instr->count;
+      }
+      if (op == Op::Backward || op == Op::BackwardWeight ||
+          (op == Op::Forward && forwards_return_)) {
+        micro_batches -= timed->instr->count;
+        if (micro_batches == 0) timed->full_end = -1;
+      }
+    }
+  }
+
+  const Schedule& s_;
+  const Costs& costs_;
+  const int span_;
+  const bool forwards_return_;  // their full slot at once
+  SimulatedPrograms out_;
+  std::vector<bool> sharded_;  // per group
+  std::vector<int> members_;   // per group, of all replicas
+  std::map<std::tuple<int, int, int>, int> channels_;
+  std::map<std::pair<int, int>, int> links_;
+};
+
+}  // namespace
+
+double all_reduce_seconds(const LinkCost& link, double bytes, int members) {
+  const double r = members;
+  return 2 * std::log2(r) * link.latency + 2 * (r - 1) / r * link.seconds_per_byte * bytes;
+}
+
+SimulatedPrograms prepare(const Schedule& schedule, const Costs& costs) {
+  return Preparation(schedule, costs).run();
+}
+
+}  // namespace chimera::schedule

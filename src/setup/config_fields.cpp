@@ -1,0 +1,194 @@
+// The table of every configuration key.
+#include "chimera/schedule/generate.h"
+#include "chimera/setup/config.h"
+
+namespace chimera {
+namespace {
+
+constexpr double kMany = 1e15;  // exact as a double, far beyond any count in use
+
+class Table {
+ public:
+  std::vector<Field> fields;
+
+  void section(std::string name) { section_ = std::move(name) + "."; }
+  void count(const char* key, Index& target, double least, double most, const char* meaning) {
+    fields.push_back({section_ + key, &target, least, most, {}, meaning});
+  }
+  void number(const char* key, double& target, double least, double most, const char* meaning) {
+    fields.push_back({section_ + key, &target, least, most, {}, meaning});
+  }
+  void flag(const char* key, bool& target, const char* meaning) {
+    fields.push_back({section_ + key, &target, 0, 0, {}, meaning});
+  }
+  void text(const char* key, std::string& target, const char* meaning,
+            std::vector<std::string> choices = {}) {
+    fields.push_back({section_ + key, &target, 0, 0, std::move(choices), meaning});
+  }
+  template <class T>
+  void list(const char* key, std::vector<T>& target, const char* meaning) {
+    fields.push_back({section_ + key, &target, 0, kMany, {}, meaning});
+  }
+
+ private:
+  std::string section_;
+};
+
+void model_fields(Table& t, Config& c) {
+  std::vector<std::string> names;
+  for (const model::Preset& preset : model::presets()) names.push_back(preset.name);
+  t.section("model");
+  t.text("preset", c.preset, "a published shape; keys beside it override it", names);
+  t.count("n_layer", c.model.n_layer, 1, 10000, "transformer blocks");
+  t.count("n_head", c.model.n_head, 1, 10000, "attention heads; divides n_embd");
+  t.count("n_embd", c.model.n_embd, 1, 1 << 20, "channels");
+  t.count("n_positions", c.model.n_positions, 1, 1 << 24, "longest context in tokens");
+  t.count("vocab_size", c.model.vocab_size, 2, 1 << 24, "token ids; that of the tokenizer");
+  t.flag("tied_embeddings", c.model.tied_embeddings, "the head is the token embedding");
+  t.text("position_encoding", c.model.position_encoding, "learned, or fixed sines and cosines",
+         {"learned", "sinusoidal"});
+  t.number("embd_pdrop", c.model.embd_pdrop, 0, 0.99, "dropout after the embeddings");
+  t.number("attn_pdrop", c.model.attn_pdrop, 0, 0.99, "dropout of attention probabilities");
+  t.number("resid_pdrop", c.model.resid_pdrop, 0, 0.99, "dropout before each residual sum");
+  t.number("layer_norm_epsilon", c.model.layer_norm_epsilon, 1e-12, 0.1, "added to the variance");
+  t.number("initializer_range", c.model.initializer_range, 1e-6, 10,
+           "standard deviation of initial matrices");
+}
+
+void data_fields(Table& t, Config& c) {
+  t.section("data");
+  t.list("train", c.data.train,
+         "token shards: paths or patterns, or [{\"files\": [...], \"weight\": w}, ...]");
+  t.list("validation", c.data.validation, "token shards for evaluation");
+  t.text("tokenizer", c.data.tokenizer, "folder or .tiktoken file; copied into checkpoints");
+  t.count("sequence_length", c.data.sequence_length, 0, 1 << 24,
+          "tokens per sample; 0: n_positions");
+  t.count("seed", c.data.seed, 0, kMany, "order of the samples");
+}
+
+void parallel_fields(Table& t, Config& c) {
+  ParallelConfig& p = c.parallel;
+  std::vector<std::string> schedules;
+  for (const schedule::ScheduleInfo& known : schedule::known_schedules())
+    schedules.push_back(known.name);
+  t.section("parallel");
+  t.text("schedule", p.schedule, "pipeline schedule", schedules);
+  t.count("depth", p.depth, 1, 1024, "D: pipeline stages");
+  t.count("width", p.width, 1, 65536, "W: replicas of the pipeline group; workers = D * W");
+  t.count("pipeline_pairs", p.pipeline_pairs, 1, 24, "f: pipelines down and as many up (chimera)");
+  t.text("scaling", p.scaling, "N > D: how units of D micro-batches are joined (chimera)",
+         {"direct", "doubling", "halving"});
+  t.count("micro_batches", p.micro_batches, 1, 1 << 20, "N: per pipeline group and step");
+  t.count("micro_batch_size", p.micro_batch_size, 1, 1 << 20, "B: sequences per micro-batch");
+  t.text("gradient_sync", p.gradient_sync,
+         "when gradients are summed: lazy, after all compute; eager, when they are complete; "
+         "eager-opt, then where a bubble follows",
+         {"lazy", "eager", "eager-opt"});
+  t.flag("split_backward", p.split_backward,
+         "input and weight gradients as two instructions (chimera; zb-h1 always)");
+  t.flag("overlap_steps", p.overlap_steps,
+         "no barrier between steps (chimera with split_backward; grad_clip 0)");
+  t.count("virtual_stages", p.virtual_stages, 1, 1024, "v: stages per worker (interleaved)");
+  t.count("zero_stage", p.zero_stage, 0, 1, "1: optimizer state sharded over a stage's holders");
+  t.text("recompute", p.recompute,
+         "activations computed again in backward: none; selective, norms and GELU; full, all of a "
+         "stage",
+         {"none", "selective", "full"});
+  t.list("stage_layers", p.stage_layers,
+         "\"auto\", equal times by operation counts; or the number of layers of each of the v * D "
+         "stages");
+  t.text("calibration", p.calibration,
+         "measured times (chimera bench step --save): for stage_layers auto and for schedules that "
+         "are searched (zb-h1, split_backward); empty: operation counts, equal times");
+  t.text("transport", p.transport,
+         "auto: under mpirun or srun mpi (on GPUs nccl, where it is built in), otherwise local: "
+         "workers are threads of one process",
+         {"auto", "local", "mpi", "nccl"});
+  t.flag("gpu_aware_mpi", p.gpu_aware_mpi,
+         "with transport mpi on GPUs: MPI may be given pointers to their memory");
+  t.number("timeout_seconds", p.timeout_seconds, 1, 1e7,
+           "deadline of every wait; the first step is allowed 10 times that");
+}
+
+void run_fields(Table& t, Config& c) {
+  t.section("device");
+  t.text("kind", c.device.kind,
+         "where to compute; auto: cuda on a machine with a GPU that the program was built for, "
+         "otherwise cpu",
+         {"auto", "cpu", "cuda"});
+  t.count("threads", c.device.threads, 0, 4096, "threads per worker; 0: cores shared out");
+  t.flag("graphs", c.device.graphs,
+         "on GPUs: computations without dropout are launched as CUDA graphs");
+  t.flag("tune", c.device.tune,
+         "on GPUs: the fastest of several ways is found by timing at the first use of a shape and "
+         "kept in log.directory; false: fixed choices, the same bits on every run");
+  t.section("precision");
+  t.text("compute", c.precision.compute,
+         "type of activations, messages and weights; sums and the optimizer's state are fp32",
+         {"fp32", "bf16", "fp16"});
+  t.text(
+      "loss_scale", c.precision.loss_scale,
+      "under fp16 alone: \"dynamic\" begins at 65536, halves where gradients overflow (that step "
+      "is skipped) and doubles after 2000 good steps; or a fixed number");
+  t.flag("stochastic_rounding", c.precision.stochastic_rounding,
+         "16-bit weights are rounded at random such that their mean is exact, not to nearest");
+  t.section("train");
+  t.text("init_from", c.train.init_from,
+         "null, a checkpoint or a folder with model.safetensors to start from");
+  t.count("freeze_below", c.train.freeze_below, 0, 10001,
+          "parameters at a depth below this stay as they are: 1 embeddings, 2 also block 0, ...");
+  t.count("steps", c.train.steps, 1, kMany, "optimizer steps");
+  t.count("seed", c.train.seed, 0, kMany, "initial weights and dropout");
+  t.count("log_every", c.train.log_every, 1, kMany, "steps between printed lines");
+  t.count("eval_every", c.train.eval_every, 0, kMany, "steps between evaluations; 0: none");
+  t.count("eval_batches", c.train.eval_batches, 1, kMany, "batches of an evaluation");
+  t.count("sample_every", c.train.sample_every, 0, kMany, "steps between samples of text; 0: none");
+  t.section("checkpoint");
+  t.text("directory", c.checkpoint.directory, "where checkpoints go; empty: none are written");
+  t.count("every", c.checkpoint.every, 0, kMany,
+          "steps between checkpoints; 0: only at the end and on a signal");
+  t.count("keep", c.checkpoint.keep, 1, kMany, "newest checkpoints that stay");
+  t.section("log");
+  t.text("directory", c.log.directory,
+         "metrics.jsonl, resolved configuration, identity of the build; empty: none");
+  t.flag("tensorboard", c.log.tensorboard, "false in this version: TensorBoard event files");
+  t.list("trace_steps", c.log.trace_steps,
+         "steps whose timeline is written to the log directory, for Perfetto");
+}
+
+void optimizer_fields(Table& t, Config& c) {
+  optim::OptimizerConfig& o = c.optimizer;
+  t.section("optimizer");
+  t.number("learning_rate", o.learning_rate, 0, 100, "peak rate");
+  t.number("beta1", o.beta1, 0, 0.999999, "decay of the first moment");
+  t.number("beta2", o.beta2, 0, 0.9999999, "decay of the second moment");
+  t.number("epsilon", o.epsilon, 1e-16, 1, "outside the root");
+  t.number("weight_decay", o.weight_decay, 0, 100, "decoupled, on matrices alone");
+  t.number("grad_clip", o.grad_clip, 0, 1e9, "largest global norm; 0: off");
+  t.text("clip_mode", o.clip_mode, "exact: by this step's norm", {"exact"});
+  t.number("label_smoothing", o.label_smoothing, 0, 0.999,
+           "share of the target spread evenly over the vocabulary");
+  t.number("layer_lr_decay", o.layer_lr_decay, 1e-6, 1, "rate factor per layer below the head");
+  t.section("lr_schedule");
+  t.text("type", c.lr_schedule.type, "after the warm-up", {"cosine", "linear", "constant"});
+  t.count("warmup_steps", c.lr_schedule.warmup_steps, 0, kMany, "linear warm-up");
+  t.number("min_learning_rate", c.lr_schedule.min_learning_rate, 0, 100, "at the end");
+}
+
+}  // namespace
+
+std::vector<Field> config_fields(Config& config) {
+  Table table;
+  model_fields(table, config);
+  data_fields(table, config);
+  parallel_fields(table, config);
+  optimizer_fields(table, config);
+  run_fields(table, config);
+  for (Field& field : table.fields)
+    for (const char* key : {"model.n_layer", "model.n_head", "model.n_embd", "model.n_positions",
+                            "model.vocab_size", "data.train", "train.steps"})
+      if (field.path == key) field.required = true;
+  return std::move(table.fields);
+}
+
+}  // namespace chimera
