@@ -1,6 +1,6 @@
 // Interleaved 1F1B: the order by hand, and Narayanan et al.'s numbers (SC 2021, section 2.2) as
 // formulas.
-#include "../../src/schedule/generators.h"
+#include "../../src/schedule/generate/generators.h"
 #include "chimera/schedule/build.h"
 #include "chimera/schedule/timing.h"
 #include "replay.h"

@@ -1,5 +1,5 @@
 // The split backward: bounds as formulas, and every plan played by an independent checker.
-#include "../../src/schedule/searched.h"
+#include "../../src/schedule/search/searched.h"
 #include "replay.h"
 #include "support/support.h"
 

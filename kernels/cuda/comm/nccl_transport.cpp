@@ -349,7 +349,7 @@ class NcclSums final : public NcclCommunicator {
       group.start();
     }
     for (Index n = first_; n < last; ++n) {
-      log_.at(n).done->record(stream);
+      log_.at(n).done->record(queue);
       log_.enqueued(n, first_);
     }
     first_ = 0;

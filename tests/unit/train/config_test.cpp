@@ -5,7 +5,6 @@
 #include "support/support.h"
 
 using namespace chimera;
-using namespace chimera::train;
 using Catch::Matchers::Contains;
 
 namespace {

@@ -10,8 +10,6 @@
 
 using namespace chimera;
 using namespace chimera::test;
-using bind_near;
-using parse_cpu_list;
 
 namespace {
 
