@@ -1,4 +1,4 @@
-// The README's table of configuration keys is the one that `chimera config explain` prints.
+// configs/README.md has the table of configuration keys that `chimera config explain` prints.
 #include "chimera/setup/config.h"
 #include "support/support.h"
 
@@ -20,10 +20,11 @@ std::string between(const std::string& text, const std::string& open, const std:
 
 }  // namespace
 
-TEST_CASE("the README's table of configuration keys is what config explain prints") {
-  const std::string table = between(slurp(source_folder() / "README.md"),
+TEST_CASE("the table of configuration keys in configs/README.md is what config explain prints") {
+  const std::string table = between(slurp(source_folder() / "configs/README.md"),
                                     "<!-- config-reference -->", "<!-- /config-reference -->");
   INFO(
-      "put the output of `chimera config explain` between the config-reference marks of README.md");
+      "put the output of `chimera config explain` between the config-reference marks of "
+      "configs/README.md");
   CHECK(table == explain_config());
 }
