@@ -1,6 +1,7 @@
 #include "plan_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -9,11 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/base/file.h"
+#include "chimera/base/program_files.h"
 #include "chimera/base/threads.h"
+#include "chimera/bench/measure_layout.h"
 #include "chimera/plan/calibration.h"
 #include "chimera/plan/search.h"
 #include "chimera/tensor/half.h"
-#include "chimera/bench/measure_layout.h"
 #include "memory_table.h"
 #include "model_option.h"
 
@@ -46,12 +48,23 @@ Index parse_bytes(const std::string& text) {
   FailUsage("--memory ", text, " is no amount of memory; write 16GiB, 16GB or a number of bytes");
 }
 
-// A file, or the name of one in configs/clusters.
+std::string shipped_clusters() {
+  std::vector<std::string> names;
+  std::error_code none;  // where the program was copied without its data
+  for (const auto& entry : std::filesystem::directory_iterator(program_file("clusters"), none))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  std::ranges::sort(names);
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out.empty() ? concat("the clusters in ", program_file("clusters").string()) : out;
+}
+
+// A file, or the name of one that comes with the program (configs/clusters).
 plan::Cluster cluster_option(const std::string& name) {
   if (std::filesystem::exists(name)) return plan::read_cluster(name);
-  const std::string shipped = "configs/clusters/" + name + ".json";
+  const std::string shipped = program_file("clusters/" + name + ".json").string();
   if (std::filesystem::exists(shipped)) return plan::read_cluster(shipped);
-  FailUsage("--cluster ", name, " is no file, and neither is ", shipped,
+  FailUsage("--cluster ", name, " is no file, and none of ", shipped_clusters(),
             "; see configs/clusters/README.md, or use --calibration for this machine");
 }
 
@@ -107,8 +120,7 @@ void write_winner(const Arguments& a, const Config& base, const plan::Ranked& be
 }
 
 // Each of the ranked layouts run for real, beside what was predicted.
-void print_measured(const Config& base, const std::vector<plan::Ranked>& ranked,
-                    Index steps) {
+void print_measured(const Config& base, const std::vector<plan::Ranked>& ranked, Index steps) {
   std::cout << "measured on this machine, the fastest of " << steps << " steps each\n"
             << "predicted ms  measured ms  predicted/measured  layout\n";
   std::vector<double> ratios;
@@ -216,7 +228,7 @@ void add_what_is_planned(CLI::App& command, Arguments& a) {
           "preset, or a JSON file with a section `model` (a whole configuration gives -o the "
           "rest)")
       ->required();
-  command.add_option("--cluster", a.cluster, "piz-daint, dgx-h100, gh200-alps, or a file");
+  command.add_option("--cluster", a.cluster, shipped_clusters() + ", or a file");
   command.add_option("--calibration", a.calibration,
                      "this machine, as `chimera bench ... --save` measured it");
   command.add_option("--transport", a.transport, "whose measured messages count: local or mpi")

@@ -130,6 +130,17 @@ TEST_CASE("plan: a second measurement of the same kind replaces the first") {
              Contains("p2p[0].alpha is -"));
 }
 
+// The program's data are found beside it, wherever it is started and whatever lies there.
+TEST_CASE("plan: the clusters that come with the program are found from any folder") {
+  TemporaryFolder folder;
+  const CommandResult r =
+      run_command("cd " + folder.path().string() + " && " + chimera_binary().string() +
+                  " plan --model gpt2-124m --cluster piz-daint --workers 4 --batch 8");
+  INFO(r.err);
+  CHECK(r.exit_code == 0);
+  CHECK_THAT(r.out, Contains("NVIDIA Tesla P100"));
+}
+
 TEST_CASE("plan: what makes no sense is refused with the way out") {
   struct Case {
     std::string arguments;
@@ -140,7 +151,7 @@ TEST_CASE("plan: what makes no sense is refused with the way out") {
   const Case cases[] = {
       {model + size, 2, "give either --cluster, or --calibration"},
       {"--model gpt3 " + piz_daint() + size, 2, "gpt2-124m, gpt2-350m"},
-      {model + "--cluster nowhere" + size, 2, "configs/clusters/nowhere.json"},
+      {model + "--cluster nowhere" + size, 2, "none of dgx-h100, gh200-alps, piz-daint"},
       {model + piz_daint() + " --workers 0 --batch 8", 2, "--workers: Value 0 not in range"},
       {model + piz_daint() + " --workers 4 --batch -1", 2, "--batch: Value -1 not in range"},
       {model + piz_daint() + " --workers 60000 --batch 60000", 2, "piz-daint has 5704 devices"},

@@ -7,13 +7,14 @@
 #include <memory>
 
 #include "chimera/base/file.h"
+#include "chimera/base/program_files.h"
 #include "chimera/paper/paper_page.h"
 
 namespace chimera::cli {
 namespace {
 
 struct PaperOptions {
-  std::string data = "scripts/paper", constants = "constants.json", output;
+  std::string data = program_file("paper").string(), constants = "constants.json", output;
   bool derive = false;
 };
 
@@ -53,8 +54,10 @@ void add_paper_command(CLI::App& schedule) {
   CLI::App* sub = schedule.add_subcommand(
       "paper", "The Chimera paper's tables and figures beside what is counted and simulated here");
   sub->add_option("-o,--output", options->output, "folder for paper.html and paper.md");
-  sub->add_option("--data", options->data, "folder with the paper's numbers and the constants")
-      ->capture_default_str();
+  sub->add_option(
+      "--data", options->data,
+      "folder with the paper's numbers and the constants; default: those that come with the "
+      "program");
   sub->add_option("--constants", options->constants, "with --derive: which constants")
       ->capture_default_str();
   sub->add_flag("--derive", options->derive,
