@@ -83,14 +83,14 @@ std::vector<BenchModel> gpu_bench_models() {
 GpuBenchTable bench_gpu_ops(CudaDevice& device, const BenchModel& model, DType type,
                             const GpuBenchSettings& settings,
                             const std::function<void(const std::string&)>& progress) {
-  const auto ops = make_cuda_ops(
-      device,
-      {.time_matmul = true, .epilogues = CudaChoice::Fastest, .attention = CudaChoice::Fastest});
+  const auto ops = make_cuda_ops(device, {.autotune_matmul = true,
+                                          .epilogues = CudaImplementation::Autotuned,
+                                          .attention = CudaImplementation::Autotuned});
   const auto reference = make_half_ops(make_cpu_ops());
   GpuBenchTable table{model.name, device.name(), type, {}, {}, {}};
   table.limits.bytes = copy_limit(device, settings);
   product_limit(device, *ops, type, settings, table.limits);
-  std::vector<OpCase> cases = bench::product_cases(model, type, settings.head_bytes);
+  std::vector<OpCase> cases = bench::matmul_cases(model, type, settings.head_bytes);
   for (auto group :
        {bench::attention_cases(model, type), bench::memory_cases(model, type, settings.head_bytes)})
     for (OpCase& c : group) cases.push_back(std::move(c));

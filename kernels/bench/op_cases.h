@@ -47,7 +47,7 @@ std::vector<OpCase> memory_cases(const BenchModel& model, DType type, Index head
 // Forward and backward, as floating-point operations; without dropout and with 0.1.
 std::vector<OpCase> attention_cases(const BenchModel& model, DType type);
 // The linear layers: forward, input gradient, weight gradient, with what is fused to them.
-std::vector<OpCase> product_cases(const BenchModel& model, DType type, Index head_bytes);
+std::vector<OpCase> matmul_cases(const BenchModel& model, DType type, Index head_bytes);
 
 // Rows of a chunk of logits.
 Index head_rows(const BenchModel& model, DType type, Index head_bytes);

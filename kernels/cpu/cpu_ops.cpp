@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "chimera/base/threads.h"
-#include "chimera/ops/contract.h"
+#include "chimera/ops/ops.h"
 #include "chimera/ops/stochastic.h"
 #include "isa.h"
 #include "matmul.h"
@@ -33,43 +33,36 @@ class CpuOps : public Ops {
  public:
   explicit CpuOps(const std::string& isa) : k_(choose_kernels(isa)) {}
 
-  void matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b,
-              Write mode, Tensor bias) override;
-  void bias_backward(Tensor dbias, Tensor dy) override;
-
-  void embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe, Index T,
-                         const Dropout& dropout) override;
-  void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens, Index T,
-                          const Dropout& dropout) override;
-
-  void layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias,
-                         float epsilon) override;
-  void layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
-                                Tensor gain, Write mode) override;
-  void layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd, Tensor dy,
-                                 Tensor x) override;
-
-  void gelu_forward(Tensor y, Tensor x) override;
-  void gelu_backward(Tensor dx, Tensor dy, Tensor x) override;
-
-  void attention_forward(Tensor out, Tensor lse, Tensor qkv, Index H,
-                         const Dropout& dropout) override;
-  void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
-                          Tensor qkv, Index H, const Dropout& dropout) override;
-  void attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv, Index first,
-                        Index H) override;
-
-  void residual_forward(Tensor out, Tensor residual, Tensor branch,
-                        const Dropout& dropout) override;
-  void residual_backward(Tensor dbranch, Tensor dout, const Dropout& dropout) override;
-
-  void cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing, float scale,
-                     Gradient gradient) override;
-
-  void adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) override;
-  void sum_squares(std::span<double> sums, std::span<const Tensor> tensors) override;
-  void sum_rows(Tensor sums, Tensor x) override;
-  void convert(Tensor out, Tensor x) override;
+  void do_matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b,
+                 Write mode, Tensor bias, const contract::Product&) override;
+  void do_bias_backward(Tensor dbias, Tensor dy, contract::Rows) override;
+  void do_embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe,
+                            const contract::Lookup&) override;
+  void do_embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens,
+                             const contract::Lookup&) override;
+  void do_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias,
+                            float epsilon, contract::Rows) override;
+  void do_layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
+                                   Tensor gain, Write mode, contract::Rows) override;
+  void do_layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd, Tensor dy,
+                                    Tensor x, contract::Rows) override;
+  void do_gelu_forward(Tensor y, Tensor x) override;
+  void do_gelu_backward(Tensor dx, Tensor dy, Tensor x) override;
+  void do_attention_forward(Tensor out, Tensor lse, Tensor qkv,
+                            const contract::Attention&) override;
+  void do_attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
+                             Tensor qkv, const contract::Attention&) override;
+  void do_attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv,
+                           const AttentionShape&) override;
+  void do_residual_forward(Tensor out, Tensor residual, Tensor branch,
+                           const contract::Samples&) override;
+  void do_residual_backward(Tensor dbranch, Tensor dout, const contract::Samples&) override;
+  void do_cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing, float scale,
+                        Gradient, contract::Rows) override;
+  void do_adamw(std::span<const AdamWTensor> tensors, const AdamWStep&) override;
+  void do_sum_squares(std::span<double> sums, std::span<const Tensor> tensors) override;
+  void do_sum_rows(Tensor sums, Tensor x, contract::Rows) override;
+  void do_convert(Tensor out, Tensor x) override;
 
  private:
   double sum_squares_of(const Tensor& x, double before) const;
@@ -80,9 +73,9 @@ class CpuOps : public Ops {
   MatmulCache matmul_;
 };
 
-void CpuOps::matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b,
-                    Write mode, Tensor bias) {
-  const auto [M, N, K] = contract::matmul(out, a, transpose_a, b, transpose_b, bias);
+void CpuOps::do_matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b,
+                       Write mode, Tensor bias, const contract::Product& size) {
+  const auto [M, N, K] = size;
   if (M == 0 || N == 0) return;
   if (K > 0)
     return matmul_.run(out.f32(), a.f32(), transpose_a, b.f32(), transpose_b, mode,
@@ -91,8 +84,8 @@ void CpuOps::matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b, Trans
     out.f32()[i] = (mode == Write::Add ? out.f32()[i] : 0) + (bias.empty() ? 0 : bias.f32()[i % N]);
 }
 
-void CpuOps::bias_backward(Tensor dbias, Tensor dy) {
-  const auto [R, N] = contract::bias_backward(dbias, dy);
+void CpuOps::do_bias_backward(Tensor dbias, Tensor dy, contract::Rows rows) {
+  const auto [R, N] = rows;
   if (R == 0) return;
   parallel_for(N, kColumns, [&, R = R, N = N](Index begin, Index end) {
     k_.bias_backward(dbias.f32(), dy.f32(), R, N, begin, end);
@@ -106,49 +99,49 @@ void CpuOps::dropout_add(float* out, const float* residual, const float* branch,
   });
 }
 
-void CpuOps::embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe, Index T,
-                               const Dropout& dropout) {
-  const auto [R, C, V, mask] = contract::embedding_forward(x, tokens, wte, wpe, T, dropout);
+void CpuOps::do_embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe,
+                                  const contract::Lookup& size) {
+  const auto [R, T, C, V, mask] = size;
   check_ids("embedding_forward", "tokens", tokens, V);
-  parallel_for(R, rows_per_grain(C), [&, C = C](Index begin, Index end) {
+  parallel_for(R, rows_per_grain(C), [&, T = T, C = C](Index begin, Index end) {
     k_.embedding_forward(x.f32(), tokens.i32(), wte.f32(), wpe.f32(), T, C, begin, end);
   });
   if (mask.threshold != 0) dropout_add(x.f32(), nullptr, x.f32(), mask, div_exact(R, T), T * C);
 }
 
-void CpuOps::embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens, Index T,
-                                const Dropout& dropout) {
-  const auto [R, C, V, mask] = contract::embedding_backward(dwte, dwpe, dx, tokens, T, dropout);
+void CpuOps::do_embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens,
+                                   const contract::Lookup& size) {
+  const auto [R, T, C, V, mask] = size;
   check_ids("embedding_backward", "tokens", tokens, V);
   if (R == 0) return;
   if (mask.threshold != 0) dropout_add(dx.f32(), nullptr, dx.f32(), mask, div_exact(R, T), T * C);
   float* positions = dwpe.empty() ? nullptr : dwpe.f32();
-  parallel_for(C, kColumns, [&, R = R, C = C](Index begin, Index end) {
+  parallel_for(C, kColumns, [&, R = R, T = T, C = C](Index begin, Index end) {
     k_.embedding_backward(dwte.f32(), positions, dx.f32(), tokens.i32(), R, T, C, begin, end);
   });
 }
 
-void CpuOps::layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain,
-                               Tensor bias, float epsilon) {
-  const auto [R, C] = contract::layernorm_forward(y, mean, rstd, x, gain, bias);
+void CpuOps::do_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain,
+                                  Tensor bias, float epsilon, contract::Rows rows) {
+  const auto [R, C] = rows;
   parallel_for(R, rows_per_grain(C), [&, C = C](Index begin, Index end) {
     k_.layernorm_forward(y.f32(), mean.f32(), rstd.f32(), x.f32(), gain.f32(), bias.f32(), epsilon,
                          C, begin, end);
   });
 }
 
-void CpuOps::layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
-                                      Tensor gain, Write mode) {
-  const auto [R, C] = contract::layernorm_backward_input(dx, mean, rstd, dy, x, gain);
+void CpuOps::do_layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
+                                         Tensor gain, Write mode, contract::Rows rows) {
+  const auto [R, C] = rows;
   parallel_for(R, rows_per_grain(C), [&, C = C](Index begin, Index end) {
     k_.layernorm_backward_input(dx.f32(), mean.f32(), rstd.f32(), dy.f32(), x.f32(), gain.f32(),
                                 mode == Write::Add, C, begin, end);
   });
 }
 
-void CpuOps::layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
-                                       Tensor dy, Tensor x) {
-  const auto [R, C] = contract::layernorm_backward_weight(dgain, dbias, mean, rstd, dy, x);
+void CpuOps::do_layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
+                                          Tensor dy, Tensor x, contract::Rows rows) {
+  const auto [R, C] = rows;
   if (R == 0) return;
   parallel_for(C, kColumns, [&, R = R, C = C](Index begin, Index end) {
     k_.layernorm_backward_weight(dgain.f32(), dbias.f32(), mean.f32(), rstd.f32(), dy.f32(),
@@ -156,75 +149,70 @@ void CpuOps::layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, 
   });
 }
 
-void CpuOps::gelu_forward(Tensor y, Tensor x) {
-  contract::gelu_forward(y, x);
+void CpuOps::do_gelu_forward(Tensor y, Tensor x) {
   parallel_for(x.size(), kGrain,
                [&](Index begin, Index end) { k_.gelu_forward(y.f32(), x.f32(), begin, end); });
 }
 
-void CpuOps::gelu_backward(Tensor dx, Tensor dy, Tensor x) {
-  contract::gelu_backward(dx, dy, x);
+void CpuOps::do_gelu_backward(Tensor dx, Tensor dy, Tensor x) {
   parallel_for(x.size(), kGrain, [&](Index begin, Index end) {
     k_.gelu_backward(dx.f32(), dy.f32(), x.f32(), begin, end);
   });
 }
 
-void CpuOps::attention_forward(Tensor out, Tensor lse, Tensor qkv, Index H,
-                               const Dropout& dropout) {
-  const contract::Attention given = contract::attention_forward(out, lse, qkv, H, dropout);
+void CpuOps::do_attention_forward(Tensor out, Tensor lse, Tensor qkv,
+                                  const contract::Attention& given) {
   const AttentionShape& s = given.shape;
   if (qkv.size() == 0) return;
   const float* q = qkv.f32();
-  parallel_for(s.B * H, 1, [&](Index begin, Index end) {
+  parallel_for(s.B * s.H, 1, [&](Index begin, Index end) {
     k_.attention_forward(out.f32(), lse.f32(), q, q + s.out_row, q + 2 * s.out_row, s, given.mask,
                          begin, end);
   });
 }
 
-void CpuOps::attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
-                                Tensor qkv, Index H, const Dropout& dropout) {
-  const contract::Attention given =
-      contract::attention_backward(dqkv, delta, dout, out, lse, qkv, H, dropout);
+void CpuOps::do_attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
+                                   Tensor qkv, const contract::Attention& given) {
   const AttentionShape& s = given.shape;
   const Index C = s.out_row;
   if (qkv.size() == 0) return;
   const float* q = qkv.f32();
   float* dq = dqkv.f32();
-  parallel_for(s.B * H, 1, [&](Index begin, Index end) {
+  parallel_for(s.B * s.H, 1, [&](Index begin, Index end) {
     k_.attention_backward(dq, dq + C, dq + 2 * C, delta.f32(), dout.f32(), out.f32(), lse.f32(), q,
                           q + C, q + 2 * C, s, given.mask, begin, end);
   });
 }
 
-void CpuOps::attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv, Index first,
-                              Index H) {
-  const AttentionShape s = contract::attention_cached(out, keys, values, qkv, first, H);
+void CpuOps::do_attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv,
+                                 const AttentionShape& s) {
   const Index R = s.T, C = s.out_row;
   if (R == 0) return;
   const float* q = qkv.f32();
   for (Index r = 0; r < R; ++r) {
-    std::copy_n(q + r * 3 * C + C, C, keys.f32() + (first + r) * C);
-    std::copy_n(q + r * 3 * C + 2 * C, C, values.f32() + (first + r) * C);
+    std::copy_n(q + r * 3 * C + C, C, keys.f32() + (s.first + r) * C);
+    std::copy_n(q + r * 3 * C + 2 * C, C, values.f32() + (s.first + r) * C);
   }
-  parallel_for(H, 1, [&](Index begin, Index end) {
+  parallel_for(s.H, 1, [&](Index begin, Index end) {
     k_.attention_forward(out.f32(), nullptr, q, keys.f32(), values.f32(), s, Mask{}, begin, end);
   });
 }
 
-void CpuOps::residual_forward(Tensor out, Tensor residual, Tensor branch, const Dropout& dropout) {
-  const auto [B, size, mask] = contract::residual_forward(out, residual, branch, dropout);
+void CpuOps::do_residual_forward(Tensor out, Tensor residual, Tensor branch,
+                                 const contract::Samples& samples) {
+  const auto [B, size, mask] = samples;
   if (branch.size() > 0) dropout_add(out.f32(), residual.f32(), branch.f32(), mask, B, size);
 }
 
-void CpuOps::residual_backward(Tensor dbranch, Tensor dout, const Dropout& dropout) {
-  const auto [B, size, mask] = contract::residual_backward(dbranch, dout, dropout);
+void CpuOps::do_residual_backward(Tensor dbranch, Tensor dout, const contract::Samples& samples) {
+  const auto [B, size, mask] = samples;
   if (dout.size() == 0 || (mask.threshold == 0 && dbranch.raw() == dout.raw())) return;
   dropout_add(dbranch.f32(), nullptr, dout.f32(), mask, B, size);
 }
 
-void CpuOps::cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing,
-                           float scale, Gradient gradient) {
-  const auto [R, V] = contract::cross_entropy(losses, logits, targets, smoothing);
+void CpuOps::do_cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing,
+                              float scale, Gradient gradient, contract::Rows rows) {
+  const auto [R, V] = rows;
   check_ids("cross_entropy", "targets", targets, V);
   parallel_for(R, rows_per_grain(V), [&, V = V](Index begin, Index end) {
     k_.cross_entropy(losses.f32(), logits.f32(), targets.i32(), smoothing, scale,
@@ -247,9 +235,9 @@ void round_weight(const AdamWTensor& x, const AdamWStep& step, Index begin, Inde
   }
 }
 
-void CpuOps::adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) {
+void CpuOps::do_adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) {
   for (const AdamWTensor& x : tensors) {
-    const AdamWNumbers numbers = contract::adamw(x, step);
+    const AdamWNumbers numbers = contract::adamw_numbers(x, step);
     if (x.param.size() == 0) continue;
     parallel_for(x.param.size(), kGrain, [&](Index begin, Index end) {
       k_.adamw(x.param.f32(), x.m.f32(), x.v.f32(), x.grad.f32(), numbers, begin, end);
@@ -278,13 +266,12 @@ double CpuOps::sum_squares_of(const Tensor& x, double before) const {
   return total;
 }
 
-void CpuOps::sum_squares(std::span<double> sums, std::span<const Tensor> tensors) {
-  contract::sum_squares(sums, tensors);
+void CpuOps::do_sum_squares(std::span<double> sums, std::span<const Tensor> tensors) {
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = sum_squares_of(tensors[i], sums[i]);
 }
 
-void CpuOps::sum_rows(Tensor sums, Tensor x) {
-  const auto [R, C] = contract::sum_rows(sums, x);
+void CpuOps::do_sum_rows(Tensor sums, Tensor x, contract::Rows rows) {
+  const auto [R, C] = rows;
   for (Index r = 0; r < R; ++r) {
     double sum = 0;
     for (Index c = 0; c < C; ++c) sum += static_cast<double>(x.f32()[r * C + c]);
@@ -292,8 +279,7 @@ void CpuOps::sum_rows(Tensor sums, Tensor x) {
   }
 }
 
-void CpuOps::convert(Tensor out, Tensor x) {
-  contract::convert(out, x);
+void CpuOps::do_convert(Tensor out, Tensor x) {
   const Tensor to = out.reshaped({out.size()}), from = x.reshaped({x.size()});
   parallel_for(x.size(), kGrain, [&](Index begin, Index end) {
     const Index count = end - begin;

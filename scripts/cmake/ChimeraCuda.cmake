@@ -1,4 +1,4 @@
-# chimera_cuda: the GPU backend from kernels/cuda, or the stand-in that says how to get it.
+# chimera_cuda: the GPU backend from kernels/cuda, or the stub that says how to get it.
 set(CHIMERA_CUDA AUTO CACHE STRING "GPU backend: ON, OFF, or AUTO (where CUDA 12 or newer is found)")
 set_property(CACHE CHIMERA_CUDA PROPERTY STRINGS AUTO ON OFF)
 

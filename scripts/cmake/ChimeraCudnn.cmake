@@ -1,4 +1,4 @@
-# chimera_use_cudnn(<target>): attention by cuDNN from kernels/cuda/ops/cudnn, or the stand-in without it.
+# chimera_use_cudnn(<target>): attention by cuDNN from kernels/cuda/attention/cudnn, or the stub without it.
 # Only headers are needed: libcudnn is found when the program runs.
 set(CHIMERA_CUDNN AUTO CACHE STRING "Attention by cuDNN: ON, OFF, or AUTO (where its headers and cudnn-frontend are found)")
 set_property(CACHE CHIMERA_CUDNN PROPERTY STRINGS AUTO ON OFF)
@@ -22,12 +22,12 @@ endif()
 
 function(chimera_use_cudnn target)
   if(cudnn_found)
-    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/cuda/ops/cudnn/attention_graphs.cpp)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/cuda/attention/cudnn/attention_graphs.cpp)
     target_include_directories(${target} SYSTEM PRIVATE ${CHIMERA_CUDNN_FRONTEND_INCLUDE} ${CHIMERA_CUDNN_INCLUDE})
     target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
     message(STATUS "Attention: cuDNN, beside our own kernels")
   else()
-    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/cuda/ops/no_cudnn/no_cudnn.cpp)
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/kernels/cuda/attention/no_cudnn/no_cudnn.cpp)
     message(STATUS "Attention: our own kernels (CHIMERA_CUDNN=${CHIMERA_CUDNN})")
   endif()
 endfunction()

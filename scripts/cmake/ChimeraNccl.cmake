@@ -1,4 +1,4 @@
-# chimera_use_nccl(<target>): messages by NCCL from kernels/cuda/comm/nccl_transport.cpp, or the stand-in that says how to
+# chimera_use_nccl(<target>): messages by NCCL from kernels/cuda/comm/nccl_transport.cpp, or the stub that says how to
 # get it.
 set(CHIMERA_NCCL AUTO CACHE STRING "Messages between GPUs by NCCL: ON, OFF, or AUTO (where NCCL 2.18 or newer is found)")
 set_property(CACHE CHIMERA_NCCL PROPERTY STRINGS AUTO ON OFF)

@@ -1,33 +1,31 @@
+// Interceptors of ops: chimera/ops/op_interceptor.h.
 #include "chimera/ops/ops.h"
+
+#include <algorithm>
 
 namespace chimera {
 
-void Ops::residual_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor out,
-                                     Tensor residual, Tensor branch, Tensor gain, Tensor bias,
-                                     float epsilon, const Dropout& dropout) {
-  residual_forward(out, residual, branch, dropout);
-  layernorm_forward(y, mean, rstd, out, gain, bias, epsilon);
+void Ops::add_interceptor(std::unique_ptr<OpInterceptor> interceptor) {
+  interceptors_.push_back(std::move(interceptor));
 }
 
-void Ops::layernorm_backward(Tensor dx, Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
-                             Tensor dy, Tensor x, Tensor gain, Write mode) {
-  layernorm_backward_weight(dgain, dbias, mean, rstd, dy, x);  // first: dx may be x
-  layernorm_backward_input(dx, mean, rstd, dy, x, gain, mode);
+bool Ops::decomposed(Operands operands) const {
+  return std::ranges::any_of(interceptors_, [&](const auto& i) { return i->decomposes(operands); });
 }
 
-void Ops::linear_gelu_forward(Tensor gelu, Tensor pre, Tensor x, Tensor w, Tensor bias) {
-  matmul(pre, x, Transpose::No, w, Transpose::No, Write::Set, bias);
-  gelu_forward(gelu, pre);
+void Ops::run_through(std::size_t count, const OpCall& op, const std::function<void()>& call) {
+  if (count == 0) return call();
+  const auto inner = [&] { run_through(count - 1, op, call); };
+  interceptors_[count - 1]->run(op, std::ref(inner));
 }
 
-void Ops::linear_gelu_backward(Tensor dpre, Tensor dy, Tensor w, Tensor pre) {
-  matmul(dpre, dy, Transpose::No, w, Transpose::Yes, Write::Set);
-  gelu_backward(dpre, dpre, pre);
-}
-
-void Ops::linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy) {
-  matmul(dw, x, Transpose::Yes, dy, Transpose::No, Write::Add);
-  bias_backward(dbias, dy);
+void Ops::run_intercepted(const OpCall& op, const std::function<void()>& call) {
+  struct Inside {
+    explicit Inside(bool& flag) : flag_(flag) { flag_ = true; }
+    ~Inside() { flag_ = false; }
+    bool& flag_;
+  } inside(inside_);
+  run_through(interceptors_.size(), op, call);
 }
 
 }  // namespace chimera

@@ -12,10 +12,10 @@
 #include "chimera/device/cuda_info.h"
 #include "chimera/ops/cuda_ops.h"
 #include "chimera/ops/half_ops.h"
-#include "chimera/setup/memory_check.h"
 #include "chimera/runtime/affinity.h"
-#include "chimera/runtime/worker.h"
 #include "chimera/runtime/launch.h"
+#include "chimera/runtime/worker.h"
+#include "chimera/setup/memory_check.h"
 
 namespace chimera {
 namespace {
@@ -129,11 +129,11 @@ void check_one_each(const Communicator& comm, DeviceTransport transport,
 CudaOpsSettings ops_settings(const Config& config, int rank) {
   CudaOpsSettings settings;
   if (!config.device.tune) return settings;
-  settings.time_matmul = true;
-  settings.epilogues = settings.attention = CudaChoice::Fastest;
+  settings.autotune_matmul = true;
+  settings.epilogues = settings.attention = CudaImplementation::Autotuned;
   if (!config.log.directory.empty())
-    settings.choices =
-        (Path(config.log.directory) / "gpu-choices" / concat("rank-", rank)).string();
+    settings.autotune_cache =
+        (Path(config.log.directory) / "autotune" / concat("rank-", rank)).string();
   return settings;
 }
 
@@ -161,9 +161,7 @@ DeviceTransport transport_for(const Config& config, const std::string& launch) {
 
 }  // namespace
 
-Backend host_backend() {
-  return {make_host_device(), make_half_ops(make_cpu_ops()), nullptr, {}};
-}
+Backend host_backend() { return {make_host_device(), make_half_ops(make_cpu_ops()), nullptr, {}}; }
 Backend planning_backend() { return {make_planning_device(), make_cpu_ops(), nullptr, {}}; }
 
 Backend make_backend(const Config& config, const Programs& programs, Communicator& comm) {

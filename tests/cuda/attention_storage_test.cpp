@@ -24,8 +24,7 @@ void check_attention() {
       Floats qkv = storable<T>(3 * n, 1), dout = storable<T>(n, 2);
       Floats lse(static_cast<std::size_t>(s.B * s.H * s.T)), out(dout.size());
       const auto [shape, mask] =
-          contract::attention_forward(tensor(out, {s.B, s.T, C}), tensor(lse, {s.B, s.H, s.T}),
-                                      tensor(qkv, {s.B, s.T, 3, C}), s.H, dropout);
+          contract::attention("attention", tensor(qkv, {s.B, s.T, 3, C}), s.H, dropout);
       const auto forward = attention_reference(widen(qkv), s, dropout);
       const auto gradient = attention_gradient(widen(dout), widen(qkv), s, dropout);
       Floats first;  // the bits are those of every other order

@@ -14,11 +14,13 @@ template <class T>
 void check_all() {
   for (const LinearSizes& sizes : {kAligned, kOdd}) {
     const LinearResults expected = linear_reference<T>(sizes);
-    for (const CudaChoice choice : {CudaChoice::Own, CudaChoice::Library, CudaChoice::Fastest}) {
+    for (const CudaImplementation choice :
+         {CudaImplementation::Own, CudaImplementation::Library, CudaImplementation::Autotuned}) {
       INFO("choice " << static_cast<int>(choice) << ", N = " << sizes.N);
       const auto device = make_cuda_device(0);
       const auto ops = make_cuda_ops(
-          *device, {.time_matmul = choice == CudaChoice::Fastest, .epilogues = choice});
+          *device,
+          {.autotune_matmul = choice == CudaImplementation::Autotuned, .epilogues = choice});
       for (int turn = 0; turn < 2; ++turn)  // timed, then known
         check_linear(run_linear<T>(*device, *ops, sizes), expected, kStored<T>, kHardwareTanh);
     }

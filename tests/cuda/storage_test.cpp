@@ -3,9 +3,9 @@
 // type, half a unit: 2^-9 of the number for bf16, 2^-11 for fp16 (and by 2^-25 where fp16 is
 // subnormal). The order of fp32 sums may differ, so twice as much is allowed.
 #include "storage.h"
-#include "cuda/ops/kernels.h"
-#include "cuda/ops/matmul.h"
 #include "cuda/device/scratch.h"
+#include "cuda/matmul/matmul.h"
+#include "cuda/ops/kernels.h"
 #include "kernels/references.h"
 
 using namespace chimera;
@@ -138,8 +138,8 @@ template <class T>
 void check_matmul() {
   for_every_order([] {
     const auto device = make_cuda_device(0);
-    cuda::Choices choices;
-    cuda::Matmul matmul(device->stream(), {}, choices);
+    cuda::AutotuneCache cache;
+    cuda::Matmul matmul(device->stream(), {}, cache);
     const Index M = 40, N = 24, K = 56;
     const Floats a = storable<T>(M * K, 1), b = storable<T>(K * N, 2), bias = storable<T>(N, 3),
                  before = storable<T>(M * N, 4);
@@ -180,8 +180,8 @@ TEST_CASE("storage: products of bf16 and of fp16 into fp32 and into their own ty
 TEST_CASE("matmul: timing its candidates changes no result, though out is added to") {
   for_every_order([] {
     const auto device = make_cuda_device(0);
-    cuda::Choices choices;
-    cuda::Matmul matmul(device->stream(), {.time_candidates = true}, choices);
+    cuda::AutotuneCache cache;
+    cuda::Matmul matmul(device->stream(), {.time_candidates = true}, cache);
     const Index n = 48;
     const Floats a = random_floats(n * n, 1), b = random_floats(n * n, 2);
     const Array<float> da(*device, a), db(*device, b), out(*device, a);

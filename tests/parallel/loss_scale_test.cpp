@@ -3,9 +3,7 @@
 #include <limits>
 #include <mutex>
 
-#include "chimera/ops/half_ops.h"
 #include "chimera/tensor/half.h"
-#include "support/forwarding_ops.h"
 #include "support/golden.h"
 #include "support/support.h"
 
@@ -15,14 +13,14 @@ using chimera::Worker;
 
 namespace {
 
-// Spoils one gradient of the next backward once it is armed.
-class Overflowing final : public ForwardingOps {
+// Spoils gradients of biases once it is armed.
+class Overflowing final : public OpInterceptor {
  public:
-  explicit Overflowing(const bool& armed)
-      : ForwardingOps(make_half_ops(make_cpu_ops())), armed_(armed) {}
-  void linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy) override {
-    ForwardingOps::linear_backward_weight(dw, dbias, x, dy);
-    if (armed_) dbias.f32()[0] = std::numeric_limits<float>::infinity();
+  explicit Overflowing(const bool& armed) : armed_(armed) {}
+  void run(const OpCall& op, const std::function<void()>& call) override {
+    call();
+    if (armed_ && op.name == std::string("bias backward"))
+      op.operands[0].tensor->f32()[0] = std::numeric_limits<float>::infinity();
   }
 
  private:
@@ -43,8 +41,8 @@ std::vector<float> state_of(Worker& worker) {
 
 struct Run {
   std::vector<std::vector<StepResult>> results;  // by worker, of each step
-  std::vector<bool> kept;                               // by worker: step 1 changed nothing
-  std::vector<double> scales;                           // by worker, at the end
+  std::vector<bool> kept;                        // by worker: step 1 changed nothing
+  std::vector<double> scales;                    // by worker, at the end
 };
 
 // Steps 0, 1 and 2; in step 1 worker `where` has an infinite gradient.
@@ -52,13 +50,12 @@ Run run_with_overflow(const GoldenModel& model, const Config& config, int where)
   const Programs programs = build_programs(config);
   const checkpoint::SafetensorsFile source(model.folder() + "/model.safetensors");
   const auto n = static_cast<std::size_t>(config.workers());
-  Run run{std::vector<std::vector<StepResult>>(n), std::vector<bool>(n),
-          std::vector<double>(n)};
+  Run run{std::vector<std::vector<StepResult>>(n), std::vector<bool>(n), std::vector<double>(n)};
   std::mutex mutex;
   run_local(static_cast<int>(n), 60, 1, [&](Communicator& comm) {
     bool armed = false;
     Backend backend = host_backend();
-    backend.ops = std::make_unique<Overflowing>(armed);
+    backend.ops->add_interceptor(std::make_unique<Overflowing>(armed));
     Worker worker(
         config, programs, comm, [] { return false; }, std::move(backend));
     read_golden_weights(worker, source);
@@ -80,9 +77,8 @@ Run run_with_overflow(const GoldenModel& model, const Config& config, int where)
 }
 
 Config fp16(const GoldenModel& model, const std::string& schedule, Index depth, Index width,
-                   Index zero) {
-  Config config =
-      with_layout(model.config("rich"), schedule, depth, width, 2, model.batch());
+            Index zero) {
+  Config config = with_layout(model.config("rich"), schedule, depth, width, 2, model.batch());
   config.precision.compute = "fp16";
   config.parallel.zero_stage = zero;
   return config;
@@ -153,7 +149,7 @@ TEST_CASE("overflows in a row halve the scale to 1, then the job ends") {
                               [&](Communicator& comm) {
                                 const bool armed = comm.rank() == 1;
                                 Backend backend = host_backend();
-                                backend.ops = std::make_unique<Overflowing>(armed);
+                                backend.ops->add_interceptor(std::make_unique<Overflowing>(armed));
                                 Worker worker(
                                     config, programs, comm, [] { return false; },
                                     std::move(backend));

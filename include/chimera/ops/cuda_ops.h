@@ -9,19 +9,19 @@
 namespace chimera {
 
 // Who computes what can be computed in two ways.
-enum class CudaChoice {
-  Own,      // our kernels
-  Library,  // the library, wherever it can
-  Fastest   // whichever a timing of both finds faster, once per shape
+enum class CudaImplementation {
+  Own,       // our kernels
+  Library,   // the library, wherever it can
+  Autotuned  // whichever a timing of both finds faster, once per shape
 };
 
 // Whatever is timed may be chosen otherwise in another run, and with it the last bits differ,
-// unless `choices` names a folder: then later runs choose what the first one chose. Without timing
-// every run on a kind of device gives the same bits. Timing waits for the stream; it is done where
-// a shape is seen first, unless the stream is being captured, when nothing is timed.
+// unless `autotune_cache` names a folder: then later runs choose what the first one chose. Without
+// timing every run on a kind of device gives the same bits. Timing waits for the stream; it is done
+// where a shape is seen first, unless the stream is being captured, when nothing is timed.
 struct CudaOpsSettings {
   // Time what cuBLASLt proposes for a shape and keep the fastest; else its first proposal is taken.
-  bool time_matmul = false;
+  bool autotune_matmul = false;
   // Products of fp32 matrices round their operands to TF32 (10 bits of mantissa), on tensor cores.
   bool tf32 = false;
   // linear_gelu_forward, linear_gelu_backward and linear_backward_weight as one product with
@@ -29,13 +29,13 @@ struct CudaOpsSettings {
   // types an epilogue's GELU is of the sum before it is rounded to `pre`, so that recomputing it
   // from `pre` gives other last bits. And products of 16-bit matrices whose rows do not begin at 16
   // bytes (a vocabulary of 50257): on copies with longer rows (Library), or as they are (Own).
-  CudaChoice epilogues = CudaChoice::Own;
+  CudaImplementation epilogues = CudaImplementation::Own;
   // Attention by cuDNN, where there is no dropout, the type has 16 bits and the size of a head is a
   // multiple of 8 up to 128. Own by default, until a measurement says otherwise.
-  CudaChoice attention = CudaChoice::Own;
-  // Folder of what was timed, a JSON file per device and libraries; empty: kept nowhere. Damaged
-  // and foreign files are ignored with a warning and replaced.
-  std::string choices;
+  CudaImplementation attention = CudaImplementation::Own;
+  // Folder of the autotuning cache, a JSON file per device and libraries; empty: kept nowhere.
+  // Files that are damaged, foreign or of an older format are ignored with a warning and replaced.
+  std::string autotune_cache;
 };
 
 // Tensors are of `device`, whose stream carries the work: ops return when it is enqueued, in order,

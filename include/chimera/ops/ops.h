@@ -3,11 +3,16 @@
 // specification; other backends are tested against it. Outputs come first, then what is saved,
 // inputs, parameters, sizes. Letters: B samples, T tokens of a sample, R = B * T rows, C channels,
 // H heads, V vocabulary. Gradients of weights are always added to (dW +=); every other output is
-// overwritten, unless it says so.
+// overwritten, unless it says so. The public methods check types and shapes (src/ops, one file per
+// group of ops), pass the call through the interceptors, and call the backend's do_*.
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "chimera/ops/contract.h"
+#include "chimera/ops/op_interceptor.h"
 #include "chimera/tensor/tensor.h"
 
 namespace chimera {
@@ -58,98 +63,188 @@ enum class Gradient { None, InPlace };
 
 class Ops {
  public:
+  Ops() = default;
   virtual ~Ops() = default;
+  Ops(const Ops&) = delete;
+  Ops& operator=(const Ops&) = delete;
+
+  // From now on each call passes through `interceptor`, outside of those that are there already.
+  void add_interceptor(std::unique_ptr<OpInterceptor> interceptor);
 
   // out (M, N) = or += a' (M, K) b' (K, N) + bias (N), where ' transposes as told; bias may be
   // empty.
-  virtual void matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b,
-                      Write mode, Tensor bias = {}) = 0;
+  void matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b,
+              Write mode, Tensor bias = {});
   // dbias (N) += column sums of dy (R, N), rows added in ascending order.
-  virtual void bias_backward(Tensor dbias, Tensor dy) = 0;
+  void bias_backward(Tensor dbias, Tensor dy);
 
   // x (R, C) = dropout(wte[token] + wpe[row % T]); wte (V, C), wpe (P >= T, C), tokens I32 (R).
-  virtual void embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe, Index T,
-                                 const Dropout&) = 0;
+  void embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe, Index T, const Dropout&);
   // dwte (V, C) += and dwpe (P, C) += from dx (R, C), rows in ascending order. dwpe empty: fixed
   // positions. dx is overwritten by the gradient before the dropout.
-  virtual void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens, Index T,
-                                  const Dropout&) = 0;
+  void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens, Index T,
+                          const Dropout&);
 
   // y = gain * xhat + bias with xhat = (x - mean) * rstd per row. x, y (R, C); mean, rstd F32 (R).
-  virtual void layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain,
-                                 Tensor bias, float epsilon) = 0;
+  void layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias,
+                         float epsilon);
   // With g = dy * gain: dx = or += rstd * (g - avg(g) - xhat * avg(g * xhat)). dx may be x (Set).
-  virtual void layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
-                                        Tensor gain, Write mode) = 0;
+  void layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
+                                Tensor gain, Write mode);
   // dgain += sum over rows of dy * xhat; dbias += sum of dy.
-  virtual void layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
-                                         Tensor dy, Tensor x) = 0;
+  void layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd, Tensor dy,
+                                 Tensor x);
 
   // y = x * Phi(x), tanh approximation: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
   // y may be x.
-  virtual void gelu_forward(Tensor y, Tensor x) = 0;
+  void gelu_forward(Tensor y, Tensor x) {
+    run_elementwise("gelu forward", {writes(y, "y"), reads(x, "x")},
+                    [&] { do_gelu_forward(y, x); });
+  }
   // dx = dy * gelu'(x); dx may be dy or x.
-  virtual void gelu_backward(Tensor dx, Tensor dy, Tensor x) = 0;
+  void gelu_backward(Tensor dx, Tensor dy, Tensor x) {
+    run_elementwise("gelu backward", {writes(dx, "dx"), reads(dy, "dy"), reads(x, "x")},
+                    [&] { do_gelu_backward(dx, dy, x); });
+  }
 
   // Causal attention, tiled with online softmax: O(T) memory. out (B, T, C); lse F32 (B, H, T) the
   // log-sum-exp of each row of scores; qkv (B, T, 3, C) with C = H * head size; scores scaled by
   // 1 / sqrt(head size). Dropout acts on the probabilities.
-  virtual void attention_forward(Tensor out, Tensor lse, Tensor qkv, Index H, const Dropout&) = 0;
+  void attention_forward(Tensor out, Tensor lse, Tensor qkv, Index H, const Dropout&);
   // dqkv (B, T, 3, C) from dout, out (B, T, C); delta F32 (B, H, T) is scratch.
-  virtual void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
-                                  Tensor qkv, Index H, const Dropout&) = 0;
+  void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
+                          Tensor qkv, Index H, const Dropout&);
   // New rows of one sequence against a cache: qkv (R, 3, C) are the positions first … first + R -
   // 1; their keys and values are stored into keys, values (P, C) and out (R, C) attends to
   // positions 0 … own.
-  virtual void attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv, Index first,
-                                Index H) = 0;
+  void attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv, Index first, Index H);
 
   // out = residual + dropout(branch); (B, T, C); out may be residual or branch.
-  virtual void residual_forward(Tensor out, Tensor residual, Tensor branch, const Dropout&) = 0;
+  void residual_forward(Tensor out, Tensor residual, Tensor branch, const Dropout&);
   // dbranch = mask * dout (the gradient of the residual is dout itself); dbranch may be dout.
-  virtual void residual_backward(Tensor dbranch, Tensor dout, const Dropout&) = 0;
+  void residual_backward(Tensor dbranch, Tensor dout, const Dropout&);
 
   // losses F32 (R): cross entropy of each row of logits (R, V) with its target I32 (R), uniform
   // label smoothing s: (1 - s) * nll + s * mean over the vocabulary of -log p. With
   // Gradient::InPlace logits become d(sum of losses * scale)/d(logits).
-  virtual void cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing,
-                             float scale, Gradient) = 0;
+  void cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing, float scale,
+                     Gradient);
 
   // The step on every tensor of the list.
-  virtual void adamw(std::span<const AdamWTensor> tensors, const AdamWStep&) = 0;
+  void adamw(std::span<const AdamWTensor> tensors, const AdamWStep&);
 
   // sums[i] += sum of squares of tensors[i], F32, in double over blocks of 4,096 elements from its
   // first on, blocks added to sums[i] in order: the same for any number of threads, and a tensor
   // cut at blocks continues. Not finite when any element is not. Returns with the sums: a device is
   // waited for once.
-  virtual void sum_squares(std::span<double> sums, std::span<const Tensor> tensors) = 0;
+  void sum_squares(std::span<double> sums, std::span<const Tensor> tensors);
   double sum_squares(const Tensor& x, double before = 0) {
     sum_squares(std::span(&before, 1), std::span(&x, 1));
     return before;
   }
   // sums F64 (R): the sum in double of each row of x F32 (R, C), in ascending order on the CPU.
-  virtual void sum_rows(Tensor sums, Tensor x) = 0;
+  void sum_rows(Tensor sums, Tensor x);
 
   // out = x, equal sizes, no overlap: from F32 to BF16 or F16, rounded to nearest even, or back.
-  virtual void convert(Tensor out, Tensor x) = 0;
+  void convert(Tensor out, Tensor x);
 
-  // Several of the above at once. src/ops/ops.cpp computes them one after the other and so says
-  // what they are; a backend may need fewer passes, and add in another order.
+  // Composite ops, several of the above at once. src/ops/composite.cpp computes them one after the
+  // other and so says what they are; a backend may need fewer passes, and add in another order.
 
   // out = residual + dropout(branch), (B, T, C); y, mean, rstd = layernorm(out) over its rows. out
   // may be residual or branch.
-  virtual void residual_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor out,
-                                          Tensor residual, Tensor branch, Tensor gain, Tensor bias,
-                                          float epsilon, const Dropout&);
+  void residual_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor out, Tensor residual,
+                                  Tensor branch, Tensor gain, Tensor bias, float epsilon,
+                                  const Dropout&);
   // layernorm_backward_weight and layernorm_backward_input.
-  virtual void layernorm_backward(Tensor dx, Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
-                                  Tensor dy, Tensor x, Tensor gain, Write mode);
+  void layernorm_backward(Tensor dx, Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
+                          Tensor dy, Tensor x, Tensor gain, Write mode);
   // pre (R, N) = x (R, K) w (K, N) + bias (N); gelu (R, N) = GELU of pre.
-  virtual void linear_gelu_forward(Tensor gelu, Tensor pre, Tensor x, Tensor w, Tensor bias);
+  void linear_gelu_forward(Tensor gelu, Tensor pre, Tensor x, Tensor w, Tensor bias);
   // dpre (R, N) = (dy (R, K) w') * gelu'(pre (R, N)) for w (N, K).
-  virtual void linear_gelu_backward(Tensor dpre, Tensor dy, Tensor w, Tensor pre);
+  void linear_gelu_backward(Tensor dpre, Tensor dy, Tensor w, Tensor pre);
   // dw (K, N) += x' dy and dbias (N) += column sums of dy, for x (R, K) and dy (R, N).
-  virtual void linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy);
+  void linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy);
+
+ protected:
+  // What a backend computes: called once the contract holds, with what the check found out
+  // (contract.h). The last five call the ops that they consist of, unless a backend does better.
+  virtual void do_matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b,
+                         Transpose transpose_b, Write mode, Tensor bias,
+                         const contract::Product&) = 0;
+  virtual void do_bias_backward(Tensor dbias, Tensor dy, contract::Rows) = 0;
+  virtual void do_embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe,
+                                    const contract::Lookup&) = 0;
+  virtual void do_embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens,
+                                     const contract::Lookup&) = 0;
+  virtual void do_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain,
+                                    Tensor bias, float epsilon, contract::Rows) = 0;
+  virtual void do_layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
+                                           Tensor gain, Write mode, contract::Rows) = 0;
+  virtual void do_layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
+                                            Tensor dy, Tensor x, contract::Rows) = 0;
+  virtual void do_gelu_forward(Tensor y, Tensor x) = 0;
+  virtual void do_gelu_backward(Tensor dx, Tensor dy, Tensor x) = 0;
+  virtual void do_attention_forward(Tensor out, Tensor lse, Tensor qkv,
+                                    const contract::Attention&) = 0;
+  virtual void do_attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
+                                     Tensor qkv, const contract::Attention&) = 0;
+  virtual void do_attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv,
+                                   const AttentionShape&) = 0;
+  virtual void do_residual_forward(Tensor out, Tensor residual, Tensor branch,
+                                   const contract::Samples&) = 0;
+  virtual void do_residual_backward(Tensor dbranch, Tensor dout, const contract::Samples&) = 0;
+  virtual void do_cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing,
+                                float scale, Gradient, contract::Rows) = 0;
+  virtual void do_adamw(std::span<const AdamWTensor> tensors, const AdamWStep&) = 0;
+  virtual void do_sum_squares(std::span<double> sums, std::span<const Tensor> tensors) = 0;
+  virtual void do_sum_rows(Tensor sums, Tensor x, contract::Rows) = 0;
+  virtual void do_convert(Tensor out, Tensor x) = 0;
+  virtual void do_residual_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor out,
+                                             Tensor residual, Tensor branch, Tensor gain,
+                                             Tensor bias, float epsilon, const Dropout&,
+                                             const Mask&, contract::Rows);
+  virtual void do_layernorm_backward(Tensor dx, Tensor dgain, Tensor dbias, Tensor mean,
+                                     Tensor rstd, Tensor dy, Tensor x, Tensor gain, Write mode,
+                                     contract::Rows);
+  virtual void do_linear_gelu_forward(Tensor gelu, Tensor pre, Tensor x, Tensor w, Tensor bias);
+  virtual void do_linear_gelu_backward(Tensor dpre, Tensor dy, Tensor w, Tensor pre);
+  virtual void do_linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy);
+
+ private:
+  using Operands = std::span<const Operand>;
+  using OperandList = std::initializer_list<Operand>;
+
+  // `call` through the interceptors, unless an op that passed through them consists of this one.
+  template <class Call>
+  void run(const char* name, Operands operands, const Call& call, double flops = 0) {
+    if (interceptors_.empty() || inside_) return call();
+    run_intercepted({name, operands, flops}, std::ref(call));
+  }
+  template <class Call>
+  void run(const char* name, OperandList operands, const Call& call, double flops = 0) {
+    run(name, Operands(operands.begin(), operands.size()), call, flops);
+  }
+  // Operands of the same size, all of the type of activations; no other contract.
+  template <class Call>
+  void run_elementwise(const char* name, OperandList operands, const Call& call) {
+    check_elementwise(name, operands);
+    run(name, operands, call);
+  }
+  static void check_elementwise(const char* name, OperandList operands);
+  // `fused`, or `parts` where an interceptor wants to see the ops that the op consists of.
+  template <class Fused, class Parts>
+  void run_composite(const char* name, OperandList operands, const Fused& fused,
+                     const Parts& parts) {
+    if (!inside_ && decomposed(Operands(operands.begin(), operands.size()))) return parts();
+    run(name, operands, fused);
+  }
+  bool decomposed(Operands operands) const;
+  void run_intercepted(const OpCall& op, const std::function<void()>& call);
+  void run_through(std::size_t count, const OpCall& op, const std::function<void()>& call);
+
+  std::vector<std::unique_ptr<OpInterceptor>> interceptors_;  // the outermost last
+  bool inside_ = false;
 };
 
 // Vectorised for the instruction set found at start, on the calling thread's team.

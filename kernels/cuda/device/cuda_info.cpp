@@ -1,9 +1,9 @@
 #include "chimera/device/cuda_info.h"
 
+#include "attention/cudnn_attention.h"
 #include "chimera/comm/device_transport.h"
-#include "ops/cudnn_attention.h"
+#include "matmul/matmul.h"
 #include "ops/kernels.h"
-#include "ops/matmul.h"
 
 namespace chimera {
 namespace {

@@ -1,18 +1,17 @@
-// CudaOps: the checks of every backend, then one call of kernels.h per op.
+// CudaOps: one call of kernels.h per op.
 #include "chimera/ops/cuda_ops.h"
 
 #include <type_traits>
 #include <vector>
 
-#include "chimera/ops/contract.h"
-#include "fused_linear.h"
-#include "kernels.h"
-#include "library_attention.h"
-#include "matmul.h"
-#include "odd_rows.h"
+#include "attention/attention_dispatch.h"
 #include "device/scratch.h"
+#include "kernels.h"
+#include "matmul/fused_linear.h"
+#include "matmul/matmul.h"
+#include "matmul/padded_matmul.h"
+#include "optimizer/multi_tensor.h"
 #include "storage_type.h"
-#include "tensor_lists.h"
 
 namespace chimera {
 namespace cuda {
@@ -31,101 +30,97 @@ class CudaOpsImpl final : public CudaOps {
       : device_(device),
         stream_(device.stream()),
         bad_(device, Index{kIdReaders * sizeof(BadId)}),
-        choices_(settings.choices, choice_scope(matmul_library())),
-        ways_(stream_, settings.epilogues, settings.attention, choices_),
-        matmul_(stream_, {settings.time_matmul, settings.tf32}, choices_),
-        odd_rows_(stream_, matmul_, ways_),
-        linear_(stream_, matmul_, scratch_, ways_),
-        attention_(stream_, settings.attention, ways_),
+        autotune_cache_(settings.autotune_cache, autotune_scope(matmul_library())),
+        autotuner_(stream_, settings.epilogues, settings.attention, autotune_cache_),
+        matmul_(stream_, {settings.autotune_matmul, settings.tf32}, autotune_cache_),
+        padded_matmul_(stream_, matmul_, autotuner_),
+        linear_(stream_, matmul_, scratch_, autotuner_),
+        attention_(stream_, settings.attention, autotuner_),
         lists_(device, scratch_) {
     clear_bad();
   }
 
-  void matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b,
-              Write mode, Tensor bias) override {
-    const auto [M, N, K] = contract::matmul(out, a, transpose_a, b, transpose_b, bias);
+  void do_matmul(Tensor out, Tensor a, Transpose transpose_a, Tensor b, Transpose transpose_b,
+                 Write mode, Tensor bias, const contract::Product& size) override {
+    const auto [M, N, K] = size;
     if (M == 0 || N == 0) return;
     activate();
     const bool add = mode == Write::Add;
     if (K == 0)
       return for_storage(out.type(), [&](auto at) {
-        fill_rows(at(out), bias.empty() ? nullptr : at(bias), add, M, N, stream_);
+        broadcast_bias(at(out), bias.empty() ? nullptr : at(bias), add, M, N, stream_);
       });
-    odd_rows_.run({out.raw(), a.raw(), b.raw(), bias.raw(), a.type(), out.type(),
-                   transpose_a == Transpose::Yes, transpose_b == Transpose::Yes, add, M, N, K});
+    padded_matmul_.run({out.raw(), a.raw(), b.raw(), bias.raw(), a.type(), out.type(),
+                        transpose_a == Transpose::Yes, transpose_b == Transpose::Yes, add, M, N,
+                        K});
   }
-  void linear_gelu_forward(Tensor gelu, Tensor pre, Tensor x, Tensor w, Tensor bias) override {
-    contract::matmul(pre, x, Transpose::No, w, Transpose::No, bias);
-    contract::gelu_forward(gelu, pre);
+  void do_linear_gelu_forward(Tensor gelu, Tensor pre, Tensor x, Tensor w, Tensor bias) override {
     activate();
     linear_.gelu_forward(gelu, pre, x, w, bias,
-                         [&] { Ops::linear_gelu_forward(gelu, pre, x, w, bias); });
+                         [&] { Ops::do_linear_gelu_forward(gelu, pre, x, w, bias); });
   }
-  void linear_gelu_backward(Tensor dpre, Tensor dy, Tensor w, Tensor pre) override {
-    contract::matmul(dpre, dy, Transpose::No, w, Transpose::Yes, {});
-    contract::gelu_backward(dpre, dpre, pre);
+  void do_linear_gelu_backward(Tensor dpre, Tensor dy, Tensor w, Tensor pre) override {
     activate();
-    linear_.gelu_backward(dpre, dy, w, pre, [&] { Ops::linear_gelu_backward(dpre, dy, w, pre); });
+    linear_.gelu_backward(dpre, dy, w, pre,
+                          [&] { Ops::do_linear_gelu_backward(dpre, dy, w, pre); });
   }
-  void linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy) override {
-    contract::matmul(dw, x, Transpose::Yes, dy, Transpose::No, {});
-    contract::bias_backward(dbias, dy);
+  void do_linear_backward_weight(Tensor dw, Tensor dbias, Tensor x, Tensor dy) override {
     activate();
     linear_.backward_weight(dw, dbias, x, dy, [&](Tensor to_w, Tensor to_bias) {
-      Ops::linear_backward_weight(to_w, to_bias, x, dy);
+      Ops::do_linear_backward_weight(to_w, to_bias, x, dy);
     });
   }
-  void bias_backward(Tensor dbias, Tensor dy) override {
-    const auto [R, N] = contract::bias_backward(dbias, dy);
+  void do_bias_backward(Tensor dbias, Tensor dy, contract::Rows rows) override {
+    const auto [R, N] = rows;
     activate();
     for_storage(dy.type(), [&, R = R, N = N](auto at) {
       cuda::bias_backward(dbias.f32(), at(dy), R, N, scratch_, stream_);
     });
   }
 
-  void embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe, Index T,
-                         const Dropout& dropout) override {
-    const auto [R, C, V, mask] = contract::embedding_forward(x, tokens, wte, wpe, T, dropout);
+  void do_embedding_forward(Tensor x, Tensor tokens, Tensor wte, Tensor wpe,
+                            const contract::Lookup& size) override {
+    const auto [R, T, C, V, mask] = size;
     activate();
     BadId* found = bad(IdReader::EmbeddingForward, R, V);
-    for_storage(x.type(), [&, R = R, C = C, V = V](auto at) {
+    for_storage(x.type(), [&, R = R, T = T, C = C, V = V](auto at) {
       cuda::embedding_forward(at(x), tokens.i32(), at(wte), at(wpe), found, T, R, C, V, stream_);
     });
     if (mask.threshold != 0) drop(x, x, mask, R / T, T * C);
   }
-  void embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens, Index T,
-                          const Dropout& dropout) override {
-    const auto [R, C, V, mask] = contract::embedding_backward(dwte, dwpe, dx, tokens, T, dropout);
+  void do_embedding_backward(Tensor dwte, Tensor dwpe, Tensor dx, Tensor tokens,
+                             const contract::Lookup& size) override {
+    const auto [R, T, C, V, mask] = size;
     activate();
     if (mask.threshold != 0) drop(dx, dx, mask, R / T, T * C);
     BadId* found = bad(IdReader::EmbeddingBackward, R, V);
-    for_storage(dx.type(), [&, R = R, C = C, V = V](auto at) {
+    for_storage(dx.type(), [&, R = R, T = T, C = C, V = V](auto at) {
       cuda::embedding_backward(dwte.f32(), dwpe.empty() ? nullptr : dwpe.f32(), at(dx),
                                tokens.i32(), found, T, R, C, V, scratch_, stream_);
     });
   }
 
-  void layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias,
-                         float epsilon) override {
-    const auto [R, C] = contract::layernorm_forward(y, mean, rstd, x, gain, bias);
+  void do_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor gain, Tensor bias,
+                            float epsilon, contract::Rows rows) override {
+    const auto [R, C] = rows;
     activate();
     for_storage(x.type(), [&, R = R, C = C](auto at) {
       cuda::layernorm_forward(at(y), mean.f32(), rstd.f32(), at(x), at(gain), at(bias), epsilon, R,
                               C, stream_);
     });
   }
-  void layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
-                                Tensor gain, Write mode) override {
-    const auto [R, C] = contract::layernorm_backward_input(dx, mean, rstd, dy, x, gain);
+  void do_layernorm_backward_input(Tensor dx, Tensor mean, Tensor rstd, Tensor dy, Tensor x,
+                                   Tensor gain, Write mode, contract::Rows rows) override {
+    const auto [R, C] = rows;
     activate();
     for_storage(x.type(), [&, R = R, C = C](auto at) {
       cuda::layernorm_backward_input(at(dx), mean.f32(), rstd.f32(), at(dy), at(x), at(gain),
                                      mode == Write::Add, R, C, stream_);
     });
   }
-  void layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd, Tensor dy,
-                                 Tensor x) override {
-    const auto [R, C] = contract::layernorm_backward_weight(dgain, dbias, mean, rstd, dy, x);
+  void do_layernorm_backward_weight(Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd, Tensor dy,
+                                    Tensor x, contract::Rows rows) override {
+    const auto [R, C] = rows;
     activate();
     for_storage(x.type(), [&, R = R, C = C](auto at) {
       cuda::layernorm_backward_weight(dgain.f32(), dbias.f32(), mean.f32(), rstd.f32(), at(dy),
@@ -133,14 +128,14 @@ class CudaOpsImpl final : public CudaOps {
     });
   }
 
-  void residual_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor out, Tensor residual,
-                                  Tensor branch, Tensor gain, Tensor bias, float epsilon,
-                                  const Dropout& dropout) override {
-    const Mask mask = contract::residual_forward(out, residual, branch, dropout).mask;
-    const auto [R, C] = contract::layernorm_forward(y, mean, rstd, out, gain, bias);
+  void do_residual_layernorm_forward(Tensor y, Tensor mean, Tensor rstd, Tensor out,
+                                     Tensor residual, Tensor branch, Tensor gain, Tensor bias,
+                                     float epsilon, const Dropout& dropout, const Mask& mask,
+                                     contract::Rows rows) override {
+    const auto [R, C] = rows;
     if (mask.threshold != 0 && C % 4 != 0)  // random numbers come in fours
-      return Ops::residual_layernorm_forward(y, mean, rstd, out, residual, branch, gain, bias,
-                                             epsilon, dropout);
+      return Ops::do_residual_layernorm_forward(y, mean, rstd, out, residual, branch, gain, bias,
+                                                epsilon, dropout, mask, rows);
     activate();
     for_storage(out.type(), [&, R = R, C = C](auto at) {
       cuda::residual_layernorm_forward(at(y), mean.f32(), rstd.f32(), at(out), at(residual),
@@ -148,36 +143,34 @@ class CudaOpsImpl final : public CudaOps {
                                        R, C, stream_);
     });
   }
-  void layernorm_backward(Tensor dx, Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
-                          Tensor dy, Tensor x, Tensor gain, Write mode) override {
-    const auto [R, C] = contract::layernorm_backward_input(dx, mean, rstd, dy, x, gain);
-    contract::layernorm_backward_weight(dgain, dbias, mean, rstd, dy, x);
+  void do_layernorm_backward(Tensor dx, Tensor dgain, Tensor dbias, Tensor mean, Tensor rstd,
+                             Tensor dy, Tensor x, Tensor gain, Write mode,
+                             contract::Rows rows) override {
+    const auto [R, C] = rows;
     activate();
     for_storage(x.type(), [&, R = R, C = C](auto at) {
       if (C > kMostFusedColumns<typename decltype(at)::Type>)
-        return Ops::layernorm_backward(dx, dgain, dbias, mean, rstd, dy, x, gain, mode);
+        return Ops::do_layernorm_backward(dx, dgain, dbias, mean, rstd, dy, x, gain, mode, rows);
       cuda::layernorm_backward(at(dx), dgain.f32(), dbias.f32(), mean.f32(), rstd.f32(), at(dy),
                                at(x), at(gain), mode == Write::Add, R, C, scratch_, stream_);
     });
   }
 
-  void gelu_forward(Tensor y, Tensor x) override {
-    contract::gelu_forward(y, x);
+  void do_gelu_forward(Tensor y, Tensor x) override {
     activate();
     for_storage(x.type(), [&](auto at) { cuda::gelu_forward(at(y), at(x), x.size(), stream_); });
   }
-  void gelu_backward(Tensor dx, Tensor dy, Tensor x) override {
-    contract::gelu_backward(dx, dy, x);
+  void do_gelu_backward(Tensor dx, Tensor dy, Tensor x) override {
     activate();
     for_storage(x.type(),
                 [&](auto at) { cuda::gelu_backward(at(dx), at(dy), at(x), x.size(), stream_); });
   }
 
-  void attention_forward(Tensor out, Tensor lse, Tensor qkv, Index H,
-                         const Dropout& dropout) override {
-    const auto [s, mask] = contract::attention_forward(out, lse, qkv, H, dropout);
+  void do_attention_forward(Tensor out, Tensor lse, Tensor qkv,
+                            const contract::Attention& given) override {
+    const auto& [s, mask] = given;
     activate();
-    attention_.forward(out, lse, qkv, H, mask.threshold != 0, [&, &s = s, &mask = mask] {
+    attention_.forward(out, lse, qkv, s.H, mask.threshold != 0, [&, &s = s, &mask = mask] {
       for_storage(qkv.type(), [&](auto at) {
         const auto* q = at(qkv);
         cuda::attention_forward(at(out), lse.f32(), q, q + s.out_row, q + 2 * s.out_row, s, mask,
@@ -185,10 +178,9 @@ class CudaOpsImpl final : public CudaOps {
       });
     });
   }
-  void attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
-                          Tensor qkv, Index H, const Dropout& dropout) override {
-    const auto [s, mask] =
-        contract::attention_backward(dqkv, delta, dout, out, lse, qkv, H, dropout);
+  void do_attention_backward(Tensor dqkv, Tensor delta, Tensor dout, Tensor out, Tensor lse,
+                             Tensor qkv, const contract::Attention& given) override {
+    const auto& [s, mask] = given;
     activate();
     const auto ours = [&, &s = s, &mask = mask] {
       for_storage(qkv.type(), [&](auto at) {
@@ -199,35 +191,35 @@ class CudaOpsImpl final : public CudaOps {
                                  q, q + C, q + 2 * C, s, mask, stream_);
       });
     };
-    attention_.backward(dqkv, dout, out, lse, qkv, H, mask.threshold != 0, ours);
+    attention_.backward(dqkv, dout, out, lse, qkv, s.H, mask.threshold != 0, ours);
   }
-  void attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv, Index first,
-                        Index H) override {
-    const AttentionShape s = contract::attention_cached(out, keys, values, qkv, first, H);
+  void do_attention_cached(Tensor out, Tensor keys, Tensor values, Tensor qkv,
+                           const AttentionShape& s) override {
     activate();
     for_storage(qkv.type(), [&](auto at) {
       cuda::attention_cached(at(out), at(keys), at(values), at(qkv), s, stream_);
     });
   }
 
-  void residual_forward(Tensor out, Tensor residual, Tensor branch,
-                        const Dropout& dropout) override {
-    const auto [B, size, mask] = contract::residual_forward(out, residual, branch, dropout);
+  void do_residual_forward(Tensor out, Tensor residual, Tensor branch,
+                           const contract::Samples& samples) override {
+    const auto [B, size, mask] = samples;
     activate();
     for_storage(out.type(), [&, B = B, size = size, &mask = mask](auto at) {
       dropout_add(at(out), at(residual), at(branch), mask, B, size, stream_);
     });
   }
-  void residual_backward(Tensor dbranch, Tensor dout, const Dropout& dropout) override {
-    const auto [B, size, mask] = contract::residual_backward(dbranch, dout, dropout);
+  void do_residual_backward(Tensor dbranch, Tensor dout,
+                            const contract::Samples& samples) override {
+    const auto [B, size, mask] = samples;
     if (mask.threshold == 0 && dbranch.raw() == dout.raw()) return;
     activate();
     drop(dbranch, dout, mask, B, size);
   }
 
-  void cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing, float scale,
-                     Gradient gradient) override {
-    const auto [R, V] = contract::cross_entropy(losses, logits, targets, smoothing);
+  void do_cross_entropy(Tensor losses, Tensor logits, Tensor targets, float smoothing, float scale,
+                        Gradient gradient, contract::Rows rows) override {
+    const auto [R, V] = rows;
     activate();
     BadId* found = bad(IdReader::CrossEntropy, R, V);
     for_storage(logits.type(), [&, R = R, V = V](auto at) {
@@ -236,24 +228,23 @@ class CudaOpsImpl final : public CudaOps {
     });
   }
 
-  void adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) override {
+  void do_adamw(std::span<const AdamWTensor> tensors, const AdamWStep& step) override {
     activate();
     lists_.adamw(tensors, step);
   }
-  void sum_squares(std::span<double> sums, std::span<const Tensor> tensors) override {
+  void do_sum_squares(std::span<double> sums, std::span<const Tensor> tensors) override {
     if (tensors.empty() && sums.empty()) return check();
     activate();
     BadId found[kIdReaders];
     lists_.sum_squares(sums, tensors, found, reinterpret_cast<const BadId*>(bad_.data()));
     report(found);
   }
-  void sum_rows(Tensor sums, Tensor x) override {
-    const auto [R, C] = contract::sum_rows(sums, x);
+  void do_sum_rows(Tensor sums, Tensor x, contract::Rows rows) override {
+    const auto [R, C] = rows;
     activate();
     cuda::sum_rows(R == 0 ? nullptr : sums.as<double>(), As<float>()(x), R, C, stream_);
   }
-  void convert(Tensor out, Tensor x) override {
-    contract::convert(out, x);
+  void do_convert(Tensor out, Tensor x) override {
     activate();
     const bool widening = out.type() == DType::F32;
     for_storage(widening ? x.type() : out.type(), [&](auto at) {
@@ -268,7 +259,7 @@ class CudaOpsImpl final : public CudaOps {
 
   std::vector<std::string> describe() const override {
     std::vector<std::string> lines{matmul_.describe(), attention_.describe()};
-    lines.insert(lines.end(), ways_.lines().begin(), ways_.lines().end());
+    lines.insert(lines.end(), autotuner_.lines().begin(), autotuner_.lines().end());
     return lines;
   }
 
@@ -314,13 +305,13 @@ class CudaOpsImpl final : public CudaOps {
   Buffer bad_;  // BadId per IdReader
   Index vocabulary_[kIdReaders] = {};
   Scratch scratch_;
-  Choices choices_;
-  TwoWays ways_;
+  AutotuneCache autotune_cache_;
+  Autotuner autotuner_;
   Matmul matmul_;
-  OddRows odd_rows_;
+  PaddedMatmul padded_matmul_;
   FusedLinear linear_;
-  LibraryAttention attention_;
-  TensorLists lists_;
+  AttentionDispatch attention_;
+  MultiTensor lists_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// GELU, tanh approximation, in the logistic form of kernels/cpu/gelu.cpp.
+// GELU, tanh approximation, in the logistic form of kernels/cpu/vector/gelu.cpp.
 #include "kernels.h"
 #include "packed.h"
 

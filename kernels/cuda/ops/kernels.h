@@ -159,10 +159,10 @@ template <class To, class From>
 void convert(To* out, const From* x, Index n, cudaStream_t stream);
 // C numbers of each of R rows, which begin to_row and from_row numbers apart.
 template <class T>
-void copy_rows(T* to, Index to_row, const T* from, Index from_row, Index R, Index C,
-               cudaStream_t stream);
+void copy_2d(T* to, Index to_row, const T* from, Index from_row, Index R, Index C,
+             cudaStream_t stream);
 // out (M, N) = or += 0 + bias (null: none).
 template <class T>
-void fill_rows(T* out, const T* bias, bool add, Index M, Index N, cudaStream_t stream);
+void broadcast_bias(T* out, const T* bias, bool add, Index M, Index N, cudaStream_t stream);
 
 }  // namespace chimera::cuda

@@ -10,7 +10,7 @@
 #include "bench_comm_command.h"
 #include "bench_kernels_command.h"
 #include "chimera/ops/machine_limits.h"
-#include "chimera/ops/timed_ops.h"
+#include "chimera/ops/op_times.h"
 #include "chimera/train/metrics.h"
 #include "chimera/runtime/worker.h"
 #include "bench_gpu_command.h"
@@ -53,7 +53,7 @@ void bench_step(const StepCase& c, Index steps, const MachineLimits& limits) {
   std::vector<double> seconds;
   run_local(1, 3600, team_size(), [&](Communicator& comm) {
     Backend backend = host_backend();
-    backend.ops = make_timed_ops(std::move(backend.ops), times);
+    backend.ops->add_interceptor(make_op_timer(times));
     Worker worker(config, programs, comm, [] { return false; }, std::move(backend));
     worker.initialize_weights();
     worker.train_step(samples, 0);  // not counted: pages are touched, primitives made

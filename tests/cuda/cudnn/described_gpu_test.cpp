@@ -1,5 +1,5 @@
 // cuDNN's attention on a machine without a GPU: for a described device it says what it would run.
-#include "cuda/ops/cudnn_attention.h"
+#include "cuda/attention/cudnn_attention.h"
 
 #include <dlfcn.h>
 

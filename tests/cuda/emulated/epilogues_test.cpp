@@ -42,7 +42,7 @@ Launched launches(CudaDevice& device, Ops& ops, const LinearSizes& s) {
 
 TEST_CASE("epilogues: one product where the library can, its own kernels where it cannot") {
   const auto device = make_cuda_device(0);
-  const auto fused = make_cuda_ops(*device, {.epilogues = CudaChoice::Library}),
+  const auto fused = make_cuda_ops(*device, {.epilogues = CudaImplementation::Library}),
              apart = make_cuda_ops(*device);
   const Launched aligned = launches<float>(*device, *fused, kAligned),
                  odd = launches<float>(*device, *fused, kOdd),
@@ -59,7 +59,7 @@ TEST_CASE("epilogues: one product where the library can, its own kernels where i
 // The emulator's tanh is the host's, so nothing but the order of sums differs.
 TEST_CASE("epilogues: GELU is the CPU's tanh approximation") {
   const auto device = make_cuda_device(0);
-  const auto fused = make_cuda_ops(*device, {.epilogues = CudaChoice::Library});
+  const auto fused = make_cuda_ops(*device, {.epilogues = CudaImplementation::Library});
   check_linear(run_linear<float>(*device, *fused, kAligned), linear_reference<float>(kAligned),
                kFp32, 0);
 }
@@ -73,7 +73,8 @@ TEST_CASE("epilogues: a library that has none changes no bit") {
     const auto device = make_cuda_device(0);
     const auto own = make_cuda_ops(*device);
     const LinearResults expected = run_linear<float>(*device, *own, kAligned);
-    for (const CudaChoice choice : {CudaChoice::Library, CudaChoice::Fastest}) {
+    for (const CudaImplementation choice :
+         {CudaImplementation::Library, CudaImplementation::Autotuned}) {
       const auto ops = make_cuda_ops(*device, {.epilogues = choice});
       CHECK(run_linear<float>(*device, *ops, kAligned) == expected);
     }
@@ -85,7 +86,7 @@ TEST_CASE("epilogues: a library that has none changes no bit") {
 TEST_CASE("epilogues: rows of odd length change no bit") {
   const auto device = make_cuda_device(0);
   const auto own = make_cuda_ops(*device),
-             fused = make_cuda_ops(*device, {.epilogues = CudaChoice::Library});
+             fused = make_cuda_ops(*device, {.epilogues = CudaImplementation::Library});
   LinearResults got = run_linear<float>(*device, *fused, kOdd),
                 expected = run_linear<float>(*device, *own, kOdd);
   got.dbias = expected.dbias;  // fused after all: it asks for no such matrix
@@ -93,14 +94,14 @@ TEST_CASE("epilogues: rows of odd length change no bit") {
 }
 
 // The three products of a head whose vocabulary is odd: logits, gradients of rows, of weights.
-TEST_CASE("odd rows: products on copies are those of the matrices as they are") {
+TEST_CASE("padded matmul: products on padded copies are those of the matrices as they are") {
   const auto device = make_cuda_device(0);
   using T = __nv_bfloat16;
   constexpr Index R = 21, C = 16, V = 97;
   const auto rows = storable<T>(R * C, 1), weight = storable<T>(V * C, 2),
              dlogits = storable<T>(R * V, 3);
   const Floats before = random_floats(V * C, 4);
-  const auto run = [&](CudaChoice choice, std::int64_t& copies) {
+  const auto run = [&](CudaImplementation choice, std::int64_t& copies) {
     const auto ops = make_cuda_ops(*device, {.epilogues = choice});
     const Array<T> x(*device, rows), w(*device, weight), d(*device, dlogits),
         logits(*device, dlogits), dx(*device, rows);
@@ -120,10 +121,10 @@ TEST_CASE("odd rows: products on copies are those of the matrices as they are") 
     return all;
   };
   std::int64_t own_copies = -1, copies = -1, timed = -1;
-  const Floats own = run(CudaChoice::Own, own_copies);
-  CHECK(run(CudaChoice::Library, copies) == own);
+  const Floats own = run(CudaImplementation::Own, own_copies);
+  CHECK(run(CudaImplementation::Library, copies) == own);
   CHECK(own_copies == 0);
   CHECK(copies == 3);  // of logits, and twice of their gradients
-  CHECK(run(CudaChoice::Fastest, timed) == own);
+  CHECK(run(CudaImplementation::Autotuned, timed) == own);
   CHECK(timed > 3);
 }

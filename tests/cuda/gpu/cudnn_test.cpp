@@ -1,6 +1,6 @@
 // cuDNN's attention against ours, on a GPU.
 #include "../storage.h"
-#include "cuda/ops/cudnn_attention.h"
+#include "cuda/attention/cudnn_attention.h"
 
 #include <iostream>
 
@@ -15,8 +15,8 @@ struct AttentionResults {
 };
 
 template <class T>
-AttentionResults run_attention(CudaDevice& device, CudaChoice choice, Index B, Index H, Index S,
-                               Index head) {
+AttentionResults run_attention(CudaDevice& device, CudaImplementation choice, Index B, Index H,
+                               Index S, Index head) {
   const Index C = H * head;
   const auto ops = make_cuda_ops(device, {.attention = choice});
   const auto stored = [&](Index n, std::uint64_t seed) {
@@ -43,14 +43,14 @@ void check_against_ours() {
   const auto device = make_cuda_device(0);
   for (const auto& [B, H, S, head] :
        {std::tuple{2, 3, 128, 64}, std::tuple{1, 2, 77, 64}, std::tuple{1, 2, 200, 128}}) {
-    const auto ours = run_attention<T>(*device, CudaChoice::Own, B, H, S, head);
-    const auto cudnn = run_attention<T>(*device, CudaChoice::Library, B, H, S, head);
+    const auto ours = run_attention<T>(*device, CudaImplementation::Own, B, H, S, head);
+    const auto cudnn = run_attention<T>(*device, CudaImplementation::Library, B, H, S, head);
     INFO(cudnn.used);
     CHECK_THAT(cudnn.used, !Catch::Contains("not forward") && !Catch::Contains("not backward"));
     CHECK(distance(cudnn.out, widen(ours.out)) <= 2 * kRounding<T>);
     CHECK(distance(cudnn.lse, widen(ours.lse)) <= 1e-4);
     CHECK(distance(cudnn.dqkv, widen(ours.dqkv)) <= 4 * kRounding<T>);
-    const auto again = run_attention<T>(*device, CudaChoice::Library, B, H, S, head);
+    const auto again = run_attention<T>(*device, CudaImplementation::Library, B, H, S, head);
     CHECK(again.out == cudnn.out);
     CHECK(again.dqkv == cudnn.dqkv);
   }

@@ -60,16 +60,16 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kThirdParty 
     {"dnnl", {"kernels/cpu/matmul.cpp"}},
     {"oneapi/dnnl", {"kernels/cpu/matmul.cpp"}},
     {"nlohmann/json_fwd.hpp", {"include/chimera/base/json.h", "src/", "kernels/bench/"}},
-    {"nlohmann/", {"src/", "kernels/bench/", "kernels/cuda/choices.cpp"}},
+    {"nlohmann/", {"src/", "kernels/bench/", "kernels/cuda/autotune/"}},
     {"spdlog/", {"src/base/"}},
     {"CLI/", {"src/cli/"}},
     {"xxh", {"src/base/"}},
     {"zstd", {"src/data/"}},
     {"zlib", {"src/data/"}},
-    {"cublas", {"kernels/cuda/matmul"}},
+    {"cublas", {"kernels/cuda/matmul/"}},
     {"cuda_", {"kernels/cuda/"}},
-    {"mma.h", {"kernels/cuda/port.h"}},
-    {"nccl", {"kernels/cuda/nccl_transport.cpp"}},
+    {"mma.h", {"kernels/cuda/device/port.h"}},
+    {"nccl", {"kernels/cuda/comm/nccl_transport.cpp"}},
 };
 
 // What a file breaks, one line each. `file` is relative to the project.
@@ -104,7 +104,7 @@ std::vector<std::string> violations(const fs::path& file, const std::string& tex
       if (!allowed->second.contains(other)) wrong(layer + " may not include " + other);
       continue;
     }
-    if (target.find("..") != target.npos &&  // a stand-in's folder stands within its layer's
+    if (target.find("..") != target.npos &&  // a stub's folder stands within its layer's
         layer_of((file.parent_path() / target).lexically_normal()) != layer)
       wrong("leaves its layer's folder");
     for (const auto& [beginning, places] : kThirdParty) {
@@ -130,17 +130,17 @@ TEST_CASE("includes: the checker finds planted violations and nothing else") {
   CHECK(count("include/chimera/nn/block.h", "  #  include <chimera/comm/communicator.h>") == 1);
   CHECK(count("src/comm/local.cpp", "#include \"chimera/ops/ops.h\"") == 1);
   CHECK(count("src/schedule/lower.cpp", "#include \"chimera/tensor/tensor.h\"") == 1);
-  CHECK(count("kernels/cpu/gelu.cpp", "#include \"chimera/nn/block.h\"") == 1);
-  CHECK(count("kernels/cpu/gelu.cpp", "#include \"chimera/comm/communicator.h\"") == 1);
-  CHECK(count("kernels/cuda/device_transport.cpp", "#include \"chimera/comm/communicator.h\"") ==
-        0);
+  CHECK(count("kernels/cpu/vector/gelu.cpp", "#include \"chimera/nn/block.h\"") == 1);
+  CHECK(count("kernels/cpu/vector/gelu.cpp", "#include \"chimera/comm/communicator.h\"") == 1);
+  CHECK(count("kernels/cuda/comm/device_transport.cpp",
+              "#include \"chimera/comm/communicator.h\"") == 0);
   CHECK(count("src/checkpoint/writer.cpp", "#include \"chimera/comm/communicator.h\"") == 1);
   CHECK(count("src/train/trainer.cpp", "#include \"chimera/cli/app.h\"") == 1);
   CHECK(count("src/main.cpp", "#include \"chimera/train/trainer.h\"") == 1);
   CHECK(count("src/fresh/new.cpp", "") == 1);
   CHECK(count("src/comm/local.cpp", "#include <mpi.h>") == 1);
   CHECK(count("src/comm/mpi/mpi_transport.cpp", "#include <mpi.h>") == 0);
-  CHECK(count("kernels/cpu/gelu.cpp", "#include <dnnl.hpp>") == 1);
+  CHECK(count("kernels/cpu/vector/gelu.cpp", "#include <dnnl.hpp>") == 1);
   CHECK(count("kernels/cpu/matmul.cpp", "#include <oneapi/dnnl/dnnl.hpp>") == 0);
   CHECK(count("include/chimera/base/json.h", "#include <nlohmann/json_fwd.hpp>") == 0);
   CHECK(count("include/chimera/base/json.h", "#include <nlohmann/json.hpp>") == 1);
@@ -148,8 +148,8 @@ TEST_CASE("includes: the checker finds planted violations and nothing else") {
   CHECK(count("include/chimera/cli/app.h", "#include <CLI/CLI.hpp>") == 1);
   CHECK(count("include/chimera/base/log.h", "# ifdef CHIMERA_MPI") == 1);
   CHECK(count("src/nn/block.cpp", "#include \"../model/inner.h\"") == 1);
-  CHECK(count("kernels/cuda/no_nccl/no_nccl.cpp", "#include \"../transports.h\"") == 0);
-  CHECK(count("kernels/cuda/no_nccl/no_nccl.cpp", "#include \"../../cpu/inner.h\"") == 1);
+  CHECK(count("kernels/cuda/comm/no_nccl/no_nccl.cpp", "#include \"../transports.h\"") == 0);
+  CHECK(count("kernels/cuda/comm/no_nccl/no_nccl.cpp", "#include \"../../cpu/inner.h\"") == 1);
   CHECK(violations("include/chimera/base/log.h", "int x;\n").size() == 1);
 }
 

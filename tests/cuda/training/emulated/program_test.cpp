@@ -7,7 +7,8 @@
 namespace chimera::test {
 namespace {
 
-// One emulated machine per process. Choices by timing are off: they may differ from run to run.
+// One emulated machine per process. AutotuneCache by timing are off: they may differ from run to
+// run.
 const std::string kGpu = "--set device.kind=cuda --set device.tune=false ";
 
 struct GpuProject : Project {
