@@ -43,8 +43,8 @@ std::vector<float> state_of(Worker& worker) {
 
 struct Run {
   std::vector<std::vector<StepResult>> results;  // by worker, of each step
-  std::vector<bool> kept;                               // by worker: step 1 changed nothing
-  std::vector<double> scales;                           // by worker, at the end
+  std::vector<bool> kept;                        // by worker: step 1 changed nothing
+  std::vector<double> scales;                    // by worker, at the end
 };
 
 // Steps 0, 1 and 2; in step 1 worker `where` has an infinite gradient.
@@ -52,8 +52,7 @@ Run run_with_overflow(const GoldenModel& model, const Config& config, int where)
   const Programs programs = build_programs(config);
   const checkpoint::SafetensorsFile source(model.folder() + "/model.safetensors");
   const auto n = static_cast<std::size_t>(config.workers());
-  Run run{std::vector<std::vector<StepResult>>(n), std::vector<bool>(n),
-          std::vector<double>(n)};
+  Run run{std::vector<std::vector<StepResult>>(n), std::vector<bool>(n), std::vector<double>(n)};
   std::mutex mutex;
   run_local(static_cast<int>(n), 60, 1, [&](Communicator& comm) {
     bool armed = false;
@@ -80,11 +79,10 @@ Run run_with_overflow(const GoldenModel& model, const Config& config, int where)
 }
 
 Config fp16(const GoldenModel& model, const std::string& schedule, Index depth, Index width,
-                   Index zero) {
-  Config config =
-      with_layout(model.config("rich"), schedule, depth, width, 2, model.batch());
+            int zero) {
+  Config config = with_layout(model.config("rich"), schedule, depth, width, 2, model.batch());
   config.precision.compute = "fp16";
-  config.parallel.zero_stage = zero;
+  config.parallel.request.zero_stage = zero;
   return config;
 }
 
