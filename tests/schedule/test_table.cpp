@@ -32,7 +32,7 @@ std::vector<std::string> literals(const std::string& text) {
 }
 
 // The names in `literal` that stand there as words. Of the one that is the program's name as well,
-// only a literal that is nothing else, or names it as a schedule.
+// only a literal that is nothing else, or calls it a schedule (and is no example of a command).
 std::set<std::string> names_in(const std::string& literal) {
   const auto is_word = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
@@ -44,8 +44,9 @@ std::set<std::string> names_in(const std::string& literal) {
       const std::size_t end = at + name.size();
       const bool whole = (at == 0 || !is_word(literal[at - 1])) &&
                          (end == literal.size() || !is_word(literal[end]));
-      const bool program =
-          name == "chimera" && literal != name && !literal.substr(0, at).ends_with("schedule ");
+      const std::string before = literal.substr(0, at);
+      const bool program = name == "chimera" && literal != name &&
+                           (!before.ends_with("schedule ") || before.ends_with("--schedule "));
       if (whole && !program) out.insert(name);
     }
   }
@@ -93,7 +94,7 @@ TEST_CASE("no source names a schedule but the schedule's own file") {
         names.merge(names_in(literal));
       if (file.starts_with("src/schedule/schedules/")) {
         INFO(file);
-        CHECK(names.size() == 1);
+        CHECK(!names.empty());  // its own, and those that its rule compares it with
         ++own;
         continue;
       }
