@@ -7,9 +7,9 @@
 
 #include "chimera/base/file.h"
 #include "chimera/base/threads.h"
+#include "chimera/bench/measure_layout.h"
 #include "chimera/device/cuda_info.h"
 #include "chimera/train/metrics.h"
-#include "chimera/bench/measure_layout.h"
 
 namespace chimera::bench {
 namespace {
@@ -62,10 +62,10 @@ Config configuration(const Model& m, const GpuStepArguments& a, Index gpus, Inde
   c.data.sequence_length = m.T;
   c.device.kind = "cuda";
   c.precision.compute = a.type;
-  c.parallel.width = gpus;
-  c.parallel.zero_stage = gpus > 1 ? 1 : 0;
+  c.parallel.request.width = narrow<int>(gpus);
+  c.parallel.request.zero_stage = gpus > 1 ? 1 : 0;
   c.parallel.micro_batch_size = samples;
-  c.parallel.micro_batches = a.micro_batches;
+  c.parallel.request.micro_batches = narrow<int>(a.micro_batches);
   c.train.steps = 1000;
   return c;
 }

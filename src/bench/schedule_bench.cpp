@@ -145,15 +145,8 @@ Config sleeping_config(const schedule::Request& r) {
   m.n_head = 1, m.n_embd = 8, m.n_positions = 4, m.vocab_size = 16;
   m.embd_pdrop = m.attn_pdrop = m.resid_pdrop = 0;
   m.tied_embeddings = r.tied;
-  ParallelConfig& p = config.parallel;
-  p.schedule = r.schedule;
-  p.depth = r.depth, p.width = r.width, p.pipeline_pairs = r.pipeline_pairs;
-  p.scaling = r.scaling;
-  p.micro_batches = r.micro_batches;
-  p.gradient_sync = r.gradient_sync;
-  p.split_backward = r.split_backward, p.overlap_steps = r.overlap_steps;
-  p.virtual_stages = r.virtual_stages, p.zero_stage = r.zero_stage;
-  p.recompute = r.recompute ? "full" : "none";
+  config.parallel.request = r;
+  config.parallel.recompute = r.recompute ? "full" : "none";
   config.optimizer.grad_clip = 0;  // overlapping steps cannot
   config.train.steps = Index{1} << 30;
   return config;

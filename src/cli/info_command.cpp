@@ -6,12 +6,12 @@
 #include <iostream>
 #include <memory>
 
-#include "train_command.h"
 #include "chimera/plan/footprint.h"
-#include "chimera/setup/build_identity.h"
 #include "chimera/runtime/worker.h"
+#include "chimera/setup/build_identity.h"
 #include "gpu_report.h"
 #include "memory_table.h"
+#include "train_command.h"
 
 namespace chimera::cli {
 namespace {
@@ -40,9 +40,10 @@ void print_config(const InfoArguments& a) {
             << c.model.n_head << " heads, vocabulary " << c.model.vocab_size << ", "
             << (c.model.tied_embeddings ? "tied" : "untied") << "\n"
             << "batch          " << c.batch() << " x " << c.sequence_length() << " tokens (B "
-            << p.micro_batch_size << ", N " << p.micro_batches << ", W " << p.width << ")\n"
-            << "layout         " << p.schedule << ", D " << p.depth << ", " << c.workers()
-            << " workers\n"
+            << p.micro_batch_size << ", N " << p.request.micro_batches << ", W " << p.request.width
+            << ")\n"
+            << "layout         " << p.request.schedule << ", D " << p.request.depth << ", "
+            << c.workers() << " workers\n"
             << "stage layers  ";
   for (const Index layers : stage_layers(c)) std::cout << " " << layers;
   std::cout << std::endl;

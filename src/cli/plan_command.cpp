@@ -70,20 +70,9 @@ plan::Cluster cluster_option(const std::string& name) {
 
 // What `chimera train` runs: `base` with the layout of a candidate.
 Config with_layout(Config base, const plan::Candidate& c) {
-  const schedule::Request& r = c.request;
   ParallelConfig& p = base.parallel;
-  p.schedule = r.schedule;
-  p.depth = r.depth;
-  p.width = r.width;
-  p.pipeline_pairs = r.pipeline_pairs;
-  p.scaling = r.scaling;
-  p.micro_batches = r.micro_batches;
+  p.request = c.request;
   p.micro_batch_size = c.samples;
-  p.gradient_sync = r.gradient_sync;
-  p.split_backward = r.split_backward;
-  p.overlap_steps = r.overlap_steps;
-  p.virtual_stages = r.virtual_stages;
-  p.zero_stage = r.zero_stage;
   p.recompute = c.recompute;
   p.stage_layers = c.layers;
   return base;

@@ -105,9 +105,9 @@ void read_series(const Fields& f, std::vector<PaperRow>& rows) {
   r.schedule = f["schedule"].text(40);
   // Reductions at once are the paper's idea (section 3.2); the others reduce after all
   // computations.
-  r.gradient_sync = f.has("sync")             ? f["sync"].text(20)
-                    : r.schedule == "chimera" ? "eager-opt"
-                                              : "lazy";
+  r.gradient_sync = f.has("sync")                              ? f["sync"].text(20)
+                    : schedule::traits_of(r.schedule).featured ? "eager-opt"
+                                                               : "lazy";
   if (f.has("f")) r.pipeline_pairs = narrow<int>(f["f"].count(kWorkers));
   if (f.has("scaling")) r.scaling = f["scaling"].text(20);
   if (f.has("recompute")) r.recompute = f["recompute"].flag();
@@ -146,7 +146,8 @@ void read_memory(const Fields& f, std::vector<PaperMemory>& memory) {
     r.schedule = w["schedule"].text(40);
     r.depth = narrow<int>(f["D"].count(kWorkers));
     r.width = narrow<int>(f["W"].count(kWorkers));
-    r.micro_batches = r.schedule == "pipedream" ? 1 : narrow<int>(f["N"].count(kWorkers));
+    r.micro_batches = narrow<int>(f["N"].count(kWorkers));
+    r.micro_batches = micro_batches_of_step(r);
     r.recompute = f["recompute"].flag();
     one.most = w["most"].number({0, 1e6, "GB"});
     one.least = w["least"].number({0, 1e6, "GB"});

@@ -62,7 +62,8 @@ Request request_of(const char* name, int D, int N, int f = 1) {
   Request r;
   r.schedule = name;
   r.depth = D;
-  r.micro_batches = r.schedule == "pipedream" ? 1 : N;
+  r.micro_batches = N;
+  r.micro_batches = micro_batches_of_step(r);
   r.pipeline_pairs = f;
   return r;
 }

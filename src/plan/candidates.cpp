@@ -31,16 +31,6 @@ namespace {
 
 using schedule::Request;
 
-// Whether the smallest plan of this name that there is computes with old weights.
-bool always_stale(const std::string& name) {
-  Request r;
-  r.schedule = name;
-  r.depth = 2;
-  for (r.micro_batches = 1; r.micro_batches <= 2; ++r.micro_batches)
-    if (schedule::refusal(r).empty()) return is_stale(schedule::generate(r));
-  return false;
-}
-
 std::vector<Index> divisors(Index n) {
   std::vector<Index> low, high;
   for (Index d = 1; d * d <= n; ++d)
@@ -54,30 +44,34 @@ std::vector<Index> divisors(Index n) {
 
 // The ways to run one schedule at this depth: pipelines, scaling, halves, virtual stages.
 std::vector<Request> variants(const Request& base, Index n_layer, bool overlap_steps) {
-  std::vector<Request> out{base};
-  if (base.schedule == "chimera") {
-    out.clear();
-    for (const Index f : divisors(std::max(1, base.depth / 2))) {
-      Request r = base;
+  const schedule::Traits traits = schedule::traits_of(base.schedule);
+  std::vector<Request> out;
+  const auto add_scalings = [&](Request r) {
+    for (const char* scaling : {"direct", "doubling", "halving"}) {
+      r.scaling = scaling;
+      if (r.scaling == "direct" || (traits.takes_scaling && r.micro_batches > r.depth))
+        out.push_back(r);
+    }
+  };
+  const auto add_halves = [&](Request r) {
+    r.split_backward = true;
+    if (traits.takes_split_backward) out.push_back(r);
+    r.overlap_steps = true;
+    if (traits.takes_overlap_steps && overlap_steps) out.push_back(r);
+  };
+  const auto add_pairs = [&](Request r) {
+    const Index most = traits.takes_pipeline_pairs ? std::max(1, r.depth / 2) : 1;
+    for (const Index f : divisors(most)) {
       r.pipeline_pairs = narrow<int>(f);
-      for (const char* scaling : {"direct", "doubling", "halving"}) {
-        r.scaling = scaling;
-        if (r.scaling == "direct" || r.micro_batches > r.depth) out.push_back(r);
-      }
-      r.scaling = "direct";
-      r.split_backward = true;
-      out.push_back(r);
-      r.overlap_steps = true;
-      if (overlap_steps) out.push_back(r);
+      add_scalings(r);
+      add_halves(r);
     }
-  }
-  if (base.schedule == "interleaved") {
-    out.clear();
-    for (Index v = 2; v * base.depth <= n_layer; v *= 2) {
-      Request r = base;
-      r.virtual_stages = narrow<int>(v);
-      out.push_back(r);
-    }
+  };
+  if (!traits.takes_virtual_stages) add_pairs(base);
+  for (Index v = 2; traits.takes_virtual_stages && v * base.depth <= n_layer; v *= 2) {
+    Request r = base;
+    r.virtual_stages = narrow<int>(v);
+    add_pairs(r);
   }
   return out;
 }
@@ -101,7 +95,7 @@ class Enumeration {
         FailUsage("schedule '", name, "' is unknown; choose of ", schedule::schedule_names());
     if (!request_.stale)
       std::erase_if(names, [&](const std::string& name) {
-        if (!always_stale(name)) return false;
+        if (!schedule::traits_of(name).stale) return false;
         refusals_.add("schedules that compute with old weights",
                       name + " (ask for them to rank them)");
         return true;
@@ -138,10 +132,18 @@ class Enumeration {
     }
   }
 
-  // With one stage every schedule is plain gradient accumulation.
+  // With one stage every synchronous schedule is plain gradient accumulation: one of them is
+  // enough.
   static std::vector<std::string> at_depth_one(const std::vector<std::string>& names) {
-    for (const char* plain : {"1f1b", "gpipe", "gems", "zb-h1"})
-      if (std::ranges::count(names, plain) > 0) return {plain};
+    Request one = schedule::serial_request();
+    std::vector<std::string> plain{one.schedule};
+    for (const schedule::ScheduleInfo& info : schedule::known_schedules()) {
+      one.schedule = info.name;
+      if (!info.traits.stale && !info.traits.takes_virtual_stages && schedule::refusal(one).empty())
+        plain.push_back(info.name);
+    }
+    for (const std::string& name : plain)
+      if (std::ranges::count(names, name) > 0) return {name};
     return names;
   }
 
@@ -151,11 +153,11 @@ class Enumeration {
         r.recompute = recompute == "full";
         r.zero_stage = zero;
         // A pending weight gradient keeps what would be recomputed.
-        if (recompute == "selective" && (r.split_backward || r.schedule == "zb-h1")) continue;
+        if (recompute == "selective" && schedule::splits_backward(r)) continue;
         // One program: doubling where it recomputes, halving where it does not.
         if (r.scaling == (recompute == "full" ? "halving" : "doubling")) continue;
         // Nobody to share with: as ZeRO 0.
-        if (zero > 0 && r.width == 1 && r.schedule != "chimera" && r.schedule != "gems") continue;
+        if (zero > 0 && r.width == 1 && !schedule::traits_of(r.schedule).bidirectional) continue;
         add(r, recompute, B);
       }
   }
@@ -170,7 +172,7 @@ class Enumeration {
       if (const std::string why = request_.refuse(c); !why.empty())
         return refusals_.add("refused by the configuration", describe(c) + ": " + why);
     // Searched orders follow the times, which recomputation changes.
-    const bool searched = r.split_backward || r.schedule == "zb-h1";
+    const bool searched = schedule::splits_backward(r);
     const std::string key =
         concat(r.schedule, ' ', r.depth, ' ', r.micro_batches, ' ', r.pipeline_pairs, ' ',
                r.scaling, ' ', r.split_backward, ' ', r.overlap_steps, ' ', r.virtual_stages, ' ',

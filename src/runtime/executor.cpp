@@ -163,7 +163,7 @@ void Worker::replay(const Instr& in, const nn::Pass& pass, const std::function<v
 
 Index Worker::position_of(const Instr& in) const {
   const ParallelConfig& p = config_.parallel;
-  return (replica_ * p.micro_batches + in.micro) * p.micro_batch_size;
+  return (replica_ * p.request.micro_batches + in.micro) * p.micro_batch_size;
 }
 
 nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Lease& lease) {

@@ -35,8 +35,8 @@ std::string choose_transport(const Config& config) {
   // NCCL carries tensors; who runs, and what else they say to each other, is as with auto.
   const std::string wanted =
       config.parallel.transport == "nccl" ? "auto" : config.parallel.transport;
-  const std::string layout =
-      concat("parallel.depth ", config.parallel.depth, " x parallel.width ", config.parallel.width);
+  const std::string layout = concat("parallel.depth ", config.parallel.request.depth,
+                                    " x parallel.width ", config.parallel.request.width);
   if (started > 1 && wanted == "local")
     FailUsage("parallel.transport is local, but the launcher started ", started,
               " processes, each of which would run the whole job; start one process without the "

@@ -125,7 +125,7 @@ void Worker::reject_non_finite(const StepState& state) const {
   for (std::size_t i = tensors; i < tensors + static_cast<std::size_t>(config_.batch()); ++i) {
     if (std::isfinite(values[i])) continue;
     const Index position = static_cast<Index>(i - tensors),
-                per_replica = config_.batch() / config_.parallel.width;
+                per_replica = config_.batch() / config_.parallel.request.width;
     const Index micro = position % per_replica / config_.parallel.micro_batch_size;
     const int last = programs_.train.stages() - 1;
     Fail("step ", state.step + 1, ": the loss is not finite (", values[i],

@@ -61,6 +61,11 @@ struct Setter {
     if (!value.is_number_integer()) return wrong("a whole number");
     if (in_range(value.get<double>())) *target = value.get<Index>();
   }
+  void operator()(int* target) const {
+    Index number = *target;
+    (*this)(&number);
+    *target = narrow<int>(number);
+  }
   void operator()(double* target) const {
     if (!value.is_number()) return wrong("a number");
     if (in_range(value.get<double>())) *target = value.get<double>();
@@ -299,6 +304,7 @@ std::string explain_config() {
     const auto dot = field.path.find('.');
     const Json& value = values[field.path.substr(0, dot)][field.path.substr(dot + 1)];
     const bool number = std::holds_alternative<Index*>(field.target) ||
+                        std::holds_alternative<int*>(field.target) ||
                         std::holds_alternative<double*>(field.target);
     std::string accepted = joined(field.choices);
     if (number)

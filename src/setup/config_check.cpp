@@ -62,25 +62,25 @@ void check_precision(const Config& c, Problems& problems) {
       "precision.stochastic_rounding is true; it needs 16-bit weights: set it to false, or "
       "precision.compute to bf16 or fp16");
   if (p.compute != "fp16" || !scale || !scale->can_skip()) return;
-  const bool stale = c.parallel.schedule == "pipedream" || c.parallel.schedule == "pipedream-2bw";
+  const bool stale = schedule::traits_of(c.parallel.request.schedule).stale;
   problems.unless(
-      !stale && !c.parallel.overlap_steps,
+      !stale && !c.parallel.request.overlap_steps,
       "precision.compute is fp16 with loss_scale dynamic; with ",
-      stale ? "schedule " + c.parallel.schedule : "overlap_steps",
+      stale ? "schedule " + c.parallel.request.schedule : "overlap_steps",
       " a stage is updated before anyone knows whether gradients overflowed, so no step "
       "can be skipped: use bf16, or set precision.loss_scale to a number");
 }
 
 void check_parallel(const Config& c, Problems& problems) {
   const ParallelConfig& p = c.parallel;
-  const Index D = p.depth * p.virtual_stages, N = p.micro_batches;
+  const Index D = Index{p.request.depth} * p.request.virtual_stages, N = p.request.micro_batches;
   check_schedule(c, problems);
-  const bool stale = p.schedule == "pipedream" || p.schedule == "pipedream-2bw";
-  problems.unless(!(stale || p.overlap_steps) || c.optimizer.grad_clip == 0,
+  const bool stale = schedule::traits_of(p.request.schedule).stale;
+  problems.unless(!(stale || p.request.overlap_steps) || c.optimizer.grad_clip == 0,
                   "optimizer.grad_clip is ", c.optimizer.grad_clip, "; with ",
-                  stale ? concat("schedule ", p.schedule) : std::string("overlap_steps"),
+                  stale ? concat("schedule ", p.request.schedule) : std::string("overlap_steps"),
                   " a stage is updated before the norm of all gradients is known: set it to 0");
-  problems.unless(p.recompute != "selective" || !(p.split_backward || p.schedule == "zb-h1"),
+  problems.unless(p.recompute != "selective" || !schedule::splits_backward(p.request),
                   "parallel.recompute is selective; with a split backward it saves next to nothing "
                   "(a pending weight gradient keeps what would be recomputed): use none or full");
   problems.unless(!p.gpu_aware_mpi || (p.transport == "mpi" && c.device.kind == "cuda"),
@@ -89,8 +89,10 @@ void check_parallel(const Config& c, Problems& problems) {
   problems.unless(p.transport != "nccl" || c.device.kind != "cpu",
                   "parallel.transport is nccl, but device.kind is cpu; set one of them to auto");
   if (p.stage_layers.empty()) {
-    problems.unless(D <= c.model.n_layer, "parallel.depth is ", p.depth,
-                    p.virtual_stages > 1 ? concat(" and virtual_stages ", p.virtual_stages) : "",
+    problems.unless(D <= c.model.n_layer, "parallel.depth is ", p.request.depth,
+                    p.request.virtual_stages > 1
+                        ? concat(" and virtual_stages ", p.request.virtual_stages)
+                        : "",
                     ", more stages than the ", c.model.n_layer,
                     " layers of the model; use at most ", c.model.n_layer);
   } else {
@@ -108,7 +110,7 @@ void check_parallel(const Config& c, Problems& problems) {
                       " layers; every stage needs at least 1");
   }
   Index batch = 0;
-  problems.unless(!__builtin_mul_overflow(p.micro_batch_size * N, p.width, &batch),
+  problems.unless(!__builtin_mul_overflow(p.micro_batch_size * N, p.request.width, &batch),
                   "the batch B * N * W overflows");
   Index tokens = 0;
   problems.unless(!__builtin_mul_overflow(batch, c.train.steps, &tokens) &&

@@ -12,22 +12,23 @@ class Table {
   std::vector<Field> fields;
 
   void section(std::string name) { section_ = std::move(name) + "."; }
-  void count(const char* key, Index& target, double least, double most, const char* meaning) {
-    fields.push_back({section_ + key, &target, least, most, {}, meaning});
+  template <std::signed_integral T>
+  void count(const char* key, T& target, double least, double most, std::string meaning) {
+    fields.push_back({section_ + key, &target, least, most, {}, std::move(meaning)});
   }
-  void number(const char* key, double& target, double least, double most, const char* meaning) {
-    fields.push_back({section_ + key, &target, least, most, {}, meaning});
+  void number(const char* key, double& target, double least, double most, std::string meaning) {
+    fields.push_back({section_ + key, &target, least, most, {}, std::move(meaning)});
   }
-  void flag(const char* key, bool& target, const char* meaning) {
-    fields.push_back({section_ + key, &target, 0, 0, {}, meaning});
+  void flag(const char* key, bool& target, std::string meaning) {
+    fields.push_back({section_ + key, &target, 0, 0, {}, std::move(meaning)});
   }
-  void text(const char* key, std::string& target, const char* meaning,
+  void text(const char* key, std::string& target, std::string meaning,
             std::vector<std::string> choices = {}) {
-    fields.push_back({section_ + key, &target, 0, 0, std::move(choices), meaning});
+    fields.push_back({section_ + key, &target, 0, 0, std::move(choices), std::move(meaning)});
   }
   template <class T>
-  void list(const char* key, std::vector<T>& target, const char* meaning) {
-    fields.push_back({section_ + key, &target, 0, kMany, {}, meaning});
+  void list(const char* key, std::vector<T>& target, std::string meaning) {
+    fields.push_back({section_ + key, &target, 0, kMany, {}, std::move(meaning)});
   }
 
  private:
@@ -71,25 +72,37 @@ void parallel_fields(Table& t, Config& c) {
   std::vector<std::string> schedules;
   for (const schedule::ScheduleInfo& known : schedule::known_schedules())
     schedules.push_back(known.name);
+  using schedule::schedules_with, schedule::Traits;
+  const std::string pairs = schedules_with(&Traits::takes_pipeline_pairs),
+                    scaling = schedules_with(&Traits::takes_scaling),
+                    split = schedules_with(&Traits::takes_split_backward),
+                    overlap = schedules_with(&Traits::takes_overlap_steps),
+                    chunks = schedules_with(&Traits::takes_virtual_stages),
+                    searched = schedules_with(&Traits::split);
   t.section("parallel");
-  t.text("schedule", p.schedule, "pipeline schedule", schedules);
-  t.count("depth", p.depth, 1, 1024, "D: pipeline stages");
-  t.count("width", p.width, 1, 65536, "W: replicas of the pipeline group; workers = D * W");
-  t.count("pipeline_pairs", p.pipeline_pairs, 1, 24, "f: pipelines down and as many up (chimera)");
-  t.text("scaling", p.scaling, "N > D: how units of D micro-batches are joined (chimera)",
+  t.text("schedule", p.request.schedule, "pipeline schedule", schedules);
+  t.count("depth", p.request.depth, 1, 1024, "D: pipeline stages");
+  t.count("width", p.request.width, 1, 65536, "W: replicas of the pipeline group; workers = D * W");
+  t.count("pipeline_pairs", p.request.pipeline_pairs, 1, 24,
+          concat("f: pipelines down and as many up (", pairs, ")"));
+  t.text("scaling", p.request.scaling,
+         concat("N > D: how units of D micro-batches are joined (", scaling, ")"),
          {"direct", "doubling", "halving"});
-  t.count("micro_batches", p.micro_batches, 1, 1 << 20, "N: per pipeline group and step");
+  t.count("micro_batches", p.request.micro_batches, 1, 1 << 20, "N: per pipeline group and step");
   t.count("micro_batch_size", p.micro_batch_size, 1, 1 << 20, "B: sequences per micro-batch");
-  t.text("gradient_sync", p.gradient_sync,
+  t.text("gradient_sync", p.request.gradient_sync,
          "when gradients are summed: lazy, after all compute; eager, when they are complete; "
          "eager-opt, then where a bubble follows",
          {"lazy", "eager", "eager-opt"});
-  t.flag("split_backward", p.split_backward,
-         "input and weight gradients as two instructions (chimera; zb-h1 always)");
-  t.flag("overlap_steps", p.overlap_steps,
-         "no barrier between steps (chimera with split_backward; grad_clip 0)");
-  t.count("virtual_stages", p.virtual_stages, 1, 1024, "v: stages per worker (interleaved)");
-  t.count("zero_stage", p.zero_stage, 0, 1, "1: optimizer state sharded over a stage's holders");
+  t.flag("split_backward", p.request.split_backward,
+         concat("input and weight gradients as two instructions (", split, "; ", searched,
+                " always)"));
+  t.flag("overlap_steps", p.request.overlap_steps,
+         concat("no barrier between steps (", overlap, " with split_backward; grad_clip 0)"));
+  t.count("virtual_stages", p.request.virtual_stages, 1, 1024,
+          concat("v: stages per worker (", chunks, ")"));
+  t.count("zero_stage", p.request.zero_stage, 0, 1,
+          "1: optimizer state sharded over a stage's holders");
   t.text("recompute", p.recompute,
          "activations computed again in backward: none; selective, norms and GELU; full, all of a "
          "stage",
@@ -98,8 +111,9 @@ void parallel_fields(Table& t, Config& c) {
          "\"auto\", equal times by operation counts; or the number of layers of each of the v * D "
          "stages");
   t.text("calibration", p.calibration,
-         "measured times (chimera bench step --save): for stage_layers auto and for schedules that "
-         "are searched (zb-h1, split_backward); empty: operation counts, equal times");
+         concat("measured times (chimera bench step --save): for stage_layers auto and for "
+                "schedules that are searched (",
+                searched, ", split_backward); empty: operation counts, equal times"));
   t.text("transport", p.transport,
          "auto: under mpirun or srun mpi (on GPUs nccl, where it is built in), otherwise local: "
          "workers are threads of one process",

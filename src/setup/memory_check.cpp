@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 namespace chimera {
 namespace {
@@ -32,18 +33,20 @@ std::vector<Change> changes_of(const Config& config) {
   for (const bool recomputes : {false, true}) {
     if (recomputes && p.recompute == "full") continue;
     // From the largest down: the first that fits is told.
-    for (Index part = 2; p.micro_batch_size % part == 0; part *= 2) {
+    for (int part = 2; p.micro_batch_size % part == 0; part *= 2) {
+      if (part > std::numeric_limits<int>::max() / p.request.micro_batches) break;
       add(concat(recomputes ? "parallel.recompute full and " : "", "parallel.micro_batch_size ",
-                 p.micro_batch_size / part, " with micro_batches ", part * p.micro_batches),
+                 p.micro_batch_size / part, " with micro_batches ", part * p.request.micro_batches),
           [&](Config& c) {
             c.parallel.micro_batch_size /= part;
-            c.parallel.micro_batches *= part;
+            c.parallel.request.micro_batches *= part;
             if (recomputes) c.parallel.recompute = "full";
           });
       out.back().group = recomputes ? "both" : "smaller";
     }
   }
-  if (p.zero_stage == 0) add("parallel.zero_stage 1", [](Config& c) { c.parallel.zero_stage = 1; });
+  if (p.request.zero_stage == 0)
+    add("parallel.zero_stage 1", [](Config& c) { c.parallel.request.zero_stage = 1; });
   if (config.precision.compute == "fp32")
     add("precision.compute bf16", [](Config& c) { c.precision.compute = "bf16"; });
   return out;

@@ -23,7 +23,7 @@ std::vector<Index> stage_layers(const Config& config) {
   if (!p.stage_layers.empty()) return p.stage_layers;
   const auto measured = measured_times(config);
   return model::balanced_stage_layers(
-      config.model, p.depth * p.virtual_stages,
+      config.model, Index{p.request.depth} * p.request.virtual_stages,
       measured ? plan::stage_costs(*measured)
                : model::estimated_costs(config.model, config.sequence_length()));
 }
@@ -39,23 +39,12 @@ plan::Shape shape_of(const Config& config) {
 
 schedule::Request schedule_request(const Config& config) {
   const ParallelConfig& p = config.parallel;
-  schedule::Request request;
-  request.schedule = p.schedule;
-  request.depth = narrow<int>(p.depth);
-  request.micro_batches = narrow<int>(p.micro_batches);
-  request.pipeline_pairs = narrow<int>(p.pipeline_pairs);
-  request.width = narrow<int>(p.width);
+  schedule::Request request = p.request;
   request.tied = config.model.tied_embeddings;
-  request.scaling = p.scaling;
-  request.split_backward = p.split_backward;
-  request.overlap_steps = p.overlap_steps;
-  request.virtual_stages = narrow<int>(p.virtual_stages);
-  request.gradient_sync = p.gradient_sync;
-  request.zero_stage = narrow<int>(p.zero_stage);
   request.recompute = p.recompute == "full";
   if (const auto measured = measured_times(config))
     request.times = plan::search_times(*measured, config.model, stage_layers(config),
-                                       plan::parse_recompute(p.recompute), p.depth);
+                                       plan::parse_recompute(p.recompute), p.request.depth);
   return request;
 }
 

@@ -270,7 +270,7 @@ bool save_checkpoint(Worker& worker, const Config& config, const RunIdentity& id
                      CheckpointWriter::Hook hook) {
   Communicator& comm = worker.comm();
   CheckpointWriter writer(config.checkpoint.directory, step, run_id, std::move(hook));
-  const int writers = narrow<int>(config.parallel.depth);
+  const int writers = config.parallel.request.depth;
   const bool lead = comm.rank() == 0, writes = comm.rank() < writers;
   const char* what = "writing the checkpoint";
   Index copies = 3;  // weights and two moments

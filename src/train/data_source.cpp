@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "chimera/data/manifest.h"
-#include "chimera/tokenizer/tokenizer.h"
-#include "chimera/setup/build_identity.h"
 #include "chimera/runtime/launch.h"
+#include "chimera/setup/build_identity.h"
+#include "chimera/tokenizer/tokenizer.h"
 
 namespace chimera::train {
 namespace {
@@ -80,9 +80,9 @@ RunInputs open_run_inputs(const Config& config) {
   };
   const ParallelConfig& p = config.parallel;
   identity.environment = build_environment();
-  identity.environment["layout"] =
-      concat(p.schedule, " D=", p.depth, " W=", p.width, " f=", p.pipeline_pairs,
-             " N=", p.micro_batches, " B=", p.micro_batch_size);
+  identity.environment["layout"] = concat(
+      p.request.schedule, " D=", p.request.depth, " W=", p.request.width,
+      " f=", p.request.pipeline_pairs, " N=", p.request.micro_batches, " B=", p.micro_batch_size);
   identity.environment["threads"] =
       std::to_string(threads_per_worker(config, choose_transport(config)));
   return inputs;

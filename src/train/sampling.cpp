@@ -58,7 +58,7 @@ void gather_weights(Worker& worker, int holders, model::Decoder* decoder) {
 }  // namespace
 
 std::string sample_text(Worker& worker, const Config& config, std::uint64_t seed) {
-  const int holders = narrow<int>(config.parallel.depth);
+  const int holders = config.parallel.request.depth;
   if (worker.comm().rank() != 0) {
     gather_weights(worker, holders, nullptr);
     return "";

@@ -75,7 +75,7 @@ TEST_CASE("plan: the memory shown is that of the run that would follow") {
     const Config config = load_config(best, {});
     const auto all = footprints(config, build_programs(config));
     Index most = 0, least = all.front().bytes();
-    for (Index rank = 0; rank < config.parallel.depth; ++rank) {  // the first replica
+    for (Index rank = 0; rank < config.parallel.request.depth; ++rank) {  // the first replica
       const Index bytes = all[static_cast<std::size_t>(rank)].bytes();
       most = std::max(most, bytes);
       least = std::min(least, bytes);

@@ -31,12 +31,12 @@ void check_way(const std::string& name, const Way& way) {
   for (const std::string run : {"plain", "rich"})
     for (const Index depth : divisors(model.layers()))
       for (const Index micro_batches : divisors(model.batch())) {
-        Config config = with_layout(model.config(run), way.schedule, depth, 1,
-                                           micro_batches, model.batch());
-        config.parallel.pipeline_pairs = way.pairs;
-        config.parallel.scaling = way.scaling;
-        config.parallel.split_backward = way.split;
-        config.parallel.virtual_stages = way.virtual_stages;
+        Config config =
+            with_layout(model.config(run), way.schedule, depth, 1, micro_batches, model.batch());
+        config.parallel.request.pipeline_pairs = narrow<int>(way.pairs);
+        config.parallel.request.scaling = way.scaling;
+        config.parallel.request.split_backward = way.split;
+        config.parallel.request.virtual_stages = narrow<int>(way.virtual_stages);
         if (depth * way.virtual_stages > model.layers() ||
             !schedule::refusal(schedule_request(config)).empty())
           continue;
@@ -106,7 +106,8 @@ TEST_CASE("golden: gems, every depth and N, untied") { check_way("untied", {"gem
 TEST_CASE("golden: zb-h1, every depth and N, tied") { check_way("tied", {"zb-h1"}); }
 TEST_CASE("golden: zb-h1, every depth and N, untied") { check_way("untied", {"zb-h1"}); }
 TEST_CASE("golden: interleaved, every depth and N") {
-  for (const std::string name : {"tied", "untied"}) check_way(name, {"interleaved", 1, "direct", false, 2});
+  for (const std::string name : {"tied", "untied"})
+    check_way(name, {"interleaved", 1, "direct", false, 2});
 }
 TEST_CASE("golden: chimera with more pipelines, doubling, halving and a split backward") {
   for (const std::string name : {"tied", "untied"}) {

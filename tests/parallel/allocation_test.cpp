@@ -48,9 +48,8 @@ using Change = std::function<void(ParallelConfig&)>;
 void check_heap(const std::string& schedule, Index depth, Index width, const Change& change = {},
                 const std::string& precision = "fp32") {
   const GoldenModel model(schedule == "pipedream" ? "untied" : "tied");
-  Config config =
-      with_layout(model.config("rich"), schedule, depth, width,
-                  schedule == "pipedream" ? 1 : model.batch() / width, model.batch());
+  Config config = with_layout(model.config("rich"), schedule, depth, width,
+                              schedule == "pipedream" ? 1 : model.batch() / width, model.batch());
   config.optimizer.grad_clip = 0;
   if (change) change(config.parallel);
   config.model.embd_pdrop = config.model.attn_pdrop = config.model.resid_pdrop = 0.1;
@@ -70,8 +69,7 @@ void check_heap(const std::string& schedule, Index depth, Index width, const Cha
     };
     Index step = 0;
     const auto steps = [&](Index n) {
-      worker.train_steps(samples, step, step + n,
-                         [](Index, const StepResult&) { return false; });
+      worker.train_steps(samples, step, step + n, [](Index, const StepResult&) { return false; });
       step += n;
     };
     measure(before);  // first use of the barrier's channels
@@ -97,16 +95,16 @@ TEST_CASE("a step leaves the heap in use as it was, under every schedule", "[no-
   check_heap("chimera", 4, 1);
   for (const std::string sync : {"eager", "eager-opt"})
     check_heap("chimera", 2, 2, [&](ParallelConfig& p) {
-      p.gradient_sync = sync;
-      p.zero_stage = 1;
+      p.request.gradient_sync = sync;
+      p.request.zero_stage = 1;
       p.recompute = "full";
     });
-  check_heap("chimera", 4, 1, [](ParallelConfig& p) { p.scaling = "doubling"; });
+  check_heap("chimera", 4, 1, [](ParallelConfig& p) { p.request.scaling = "doubling"; });
   check_heap("chimera", 4, 1,
-             [](ParallelConfig& p) { p.split_backward = p.overlap_steps = true; });
+             [](ParallelConfig& p) { p.request.split_backward = p.request.overlap_steps = true; });
   for (const std::string precision : {"bf16", "fp16"})
     check_heap(
-        "chimera", 2, 2, [](ParallelConfig& p) { p.zero_stage = 1; }, precision);
+        "chimera", 2, 2, [](ParallelConfig& p) { p.request.zero_stage = 1; }, precision);
   check_heap("pipedream", 4, 2);
   check_heap("pipedream-2bw", 2, 2);
 }

@@ -38,8 +38,9 @@ Config config_of(const std::string& schedule, Index depth, Index N, Index width,
   c.model.n_layer = 4, c.model.n_head = 2, c.model.n_embd = 16, c.model.n_positions = 8;
   c.model.vocab_size = kVocabulary;
   c.model.tied_embeddings = tied;
-  c.parallel.schedule = schedule;
-  c.parallel.depth = depth, c.parallel.width = width, c.parallel.micro_batches = N;
+  c.parallel.request.schedule = schedule;
+  c.parallel.request.depth = narrow<int>(depth), c.parallel.request.width = narrow<int>(width);
+  c.parallel.request.micro_batches = narrow<int>(N);
   c.parallel.micro_batch_size = 1;
   c.parallel.timeout_seconds = 20;
   c.optimizer.learning_rate = 3e-3;
@@ -98,9 +99,9 @@ TEST_CASE("shards smaller than a block change no bit") {
     const Index depth = schedule == "chimera" ? 2 : 1;
     Config config = config_of(schedule, depth, 1, 16 / depth, false);
     config.model.n_layer = depth, config.model.n_embd = 64;
-    config.parallel.micro_batches = depth;
+    config.parallel.request.micro_batches = narrow<int>(depth);
     const Results expected = run_steps(config, 2);
-    config.parallel.zero_stage = 1;
+    config.parallel.request.zero_stage = 1;
     check_equal(run_steps(config, 2), expected);
   }
 }
@@ -150,11 +151,11 @@ TEST_CASE("any number of micro-batches, on any number of replicas, equals the se
         const Results serial = run_steps(config_of("1f1b", 1, N * W, 1, tied), 3);
         for (const bool later : {false, true}) {
           Config config = config_of(c.schedule, c.depth, N, W, tied);
-          config.parallel.split_backward = c.split;
-          config.parallel.overlap_steps = c.overlap;
-          config.parallel.pipeline_pairs = c.pairs;
-          config.parallel.gradient_sync = later ? "eager" : "lazy";
-          config.parallel.zero_stage = later && !c.overlap ? 1 : 0;
+          config.parallel.request.split_backward = c.split;
+          config.parallel.request.overlap_steps = c.overlap;
+          config.parallel.request.pipeline_pairs = narrow<int>(c.pairs);
+          config.parallel.request.gradient_sync = later ? "eager" : "lazy";
+          config.parallel.request.zero_stage = later && !c.overlap ? 1 : 0;
           const Results results = run_steps(config, 3);
           REQUIRE(results.size() == serial.size());
           for (std::size_t i = 0; i < serial.size(); ++i) {
@@ -171,9 +172,9 @@ TEST_CASE("pauses and evaluations between overlapping runs change no bit") {
        {config_of("pipedream", 1, 1, 1, false), config_of("pipedream", 4, 1, 2, false),
         config_of("pipedream-2bw", 1, 1, 2, true), config_of("pipedream-2bw", 4, 5, 1, true),
         config_of("chimera", 2, 3, 1, true), config_of("chimera", 4, 4, 2, false)}) {
-    config.parallel.split_backward = config.parallel.overlap_steps =
-        config.parallel.schedule == "chimera";
-    INFO(config.parallel.schedule << " D=" << config.parallel.depth);
+    config.parallel.request.split_backward = config.parallel.request.overlap_steps =
+        config.parallel.request.schedule == "chimera";
+    INFO(config.parallel.request.schedule << " D=" << config.parallel.request.depth);
     const Results expected = run_steps(config, 9);
     const Results paused = run(config, [](Worker& worker, Results& results) {
       Samples samples(8);
@@ -209,9 +210,9 @@ TEST_CASE("a worker that fails ends the job with its own error, wherever the oth
     for (const bool training : {true, false}) {
       const bool overlap = std::string(schedule).find(' ') != std::string::npos;
       Config config = config_of(overlap ? "chimera" : schedule, 4, 5, 2, true);
-      config.parallel.overlap_steps = config.parallel.split_backward = overlap;
-      config.parallel.gradient_sync = "eager";
-      config.parallel.zero_stage = overlap || schedule[0] == 'p' ? 0 : 1;
+      config.parallel.request.overlap_steps = config.parallel.request.split_backward = overlap;
+      config.parallel.request.gradient_sync = "eager";
+      config.parallel.request.zero_stage = overlap || schedule[0] == 'p' ? 0 : 1;
       INFO(schedule << ", training: " << training);
       try {
         run(config, [&](Worker& worker, Results&) {

@@ -77,10 +77,10 @@ Run run_with_overflow(const GoldenModel& model, const Config& config, int where)
 }
 
 Config fp16(const GoldenModel& model, const std::string& schedule, Index depth, Index width,
-            Index zero) {
+            int zero) {
   Config config = with_layout(model.config("rich"), schedule, depth, width, 2, model.batch());
   config.precision.compute = "fp16";
-  config.parallel.zero_stage = zero;
+  config.parallel.request.zero_stage = zero;
   return config;
 }
 

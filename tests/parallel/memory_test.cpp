@@ -46,9 +46,9 @@ Seen observe(const GoldenModel& model, const Config& config) {
     GoldenSamples samples(model);
     Backend backend = host_backend();
     backend.device = std::make_unique<CountingDevice>(seen.bytes[rank]);
-    Worker worker(config, programs, comm, [] { return false; }, std::move(backend));
-    worker.train_steps(samples, 0, model.steps(),
-                       [](Index, const StepResult&) { return false; });
+    Worker worker(
+        config, programs, comm, [] { return false; }, std::move(backend));
+    worker.train_steps(samples, 0, model.steps(), [](Index, const StepResult&) { return false; });
     seen.predicted[rank] = expected[rank].bytes();
     seen.fulls[rank] = worker.slots().most_fulls();
     seen.edges[rank] = worker.slots().most_edges();
@@ -69,7 +69,8 @@ Seen observe(const GoldenModel& model, const Config& config) {
 
 // Peaks by the paper's Table 2, counted by the running program: a full slot lives from a forward to
 // its backward.
-TEST_CASE("memory: slots and versions of the running program are Table 2's, bytes the footprint's") {
+TEST_CASE(
+    "memory: slots and versions of the running program are Table 2's, bytes the footprint's") {
   const GoldenModel model("untied");
   const Index D = 4, N = model.batch();
   const auto config = [&](const std::string& schedule, Index micro_batches) {
@@ -100,20 +101,20 @@ TEST_CASE("memory: predicted bytes are allocated bytes in every way of running")
       set(c.parallel);
       observe(model, c);
     };
-    check(2, 2, [](auto& p) { p.zero_stage = 1; });
-    check(4, 1, [](auto& p) { p.zero_stage = 1, p.recompute = "full"; });
+    check(2, 2, [](auto& p) { p.request.zero_stage = 1; });
+    check(4, 1, [](auto& p) { p.request.zero_stage = 1, p.recompute = "full"; });
     check(4, 1, [](auto& p) { p.recompute = "selective"; });
-    check(4, 1, [](auto& p) { p.scaling = "doubling"; });
-    check(4, 1, [](auto& p) { p.split_backward = true, p.recompute = "full"; });
-    check(4, 1, [](auto& p) { p.split_backward = p.overlap_steps = true; });
-    check(2, 1, [](auto& p) { p.schedule = "pipedream-2bw"; });
-    check(2, 2, [](auto& p) { p.schedule = "interleaved", p.virtual_stages = 2; });
+    check(4, 1, [](auto& p) { p.request.scaling = "doubling"; });
+    check(4, 1, [](auto& p) { p.request.split_backward = true, p.recompute = "full"; });
+    check(4, 1, [](auto& p) { p.request.split_backward = p.request.overlap_steps = true; });
+    check(2, 1, [](auto& p) { p.request.schedule = "pipedream-2bw"; });
+    check(2, 2, [](auto& p) { p.request.schedule = "interleaved", p.request.virtual_stages = 2; });
     for (const std::string precision : {"bf16", "fp16"}) {
       Config c =
           with_layout(model.config("plain"), "chimera", 2, 2, model.batch() / 2, model.batch());
       c.precision.compute = precision;
       observe(model, c);
-      c.parallel.zero_stage = 1;
+      c.parallel.request.zero_stage = 1;
       observe(model, c);
     }
   }

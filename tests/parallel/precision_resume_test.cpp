@@ -19,7 +19,8 @@ struct Variant {
   const char* compute;
   bool stochastic;
   const char* schedule;
-  Index depth, width, micro_batches, zero;
+  Index depth, width, micro_batches;
+  int zero;
 };
 constexpr Variant kVariants[] = {
     {"bf16", false, "1f1b", 2, 1, 4, 0},    {"bf16", true, "1f1b", 2, 2, 2, 1},
@@ -32,7 +33,7 @@ Config config_for(const GoldenModel& model, const Variant& v, const std::string&
   config.model.embd_pdrop = config.model.attn_pdrop = config.model.resid_pdrop = 0.1;
   config.precision.compute = v.compute;
   config.precision.stochastic_rounding = v.stochastic;
-  config.parallel.zero_stage = v.zero;
+  config.parallel.request.zero_stage = v.zero;
   config.optimizer.grad_clip = 0;  // which all of them can do
   config.checkpoint.directory = checkpoints;
   return config;
@@ -58,11 +59,10 @@ Reached run(const GoldenModel& model, const Config& config, const std::string& f
     if (from.empty() && config.precision.compute == "fp16")
       worker.restore_loss_scale({.scale = 0x1p26, .good_steps = 5, .skipped = 0});
     std::vector<double> losses;
-    worker.train_steps(samples, start.step, start.step + steps,
-                       [&](Index, const StepResult& r) {
-                         losses.push_back(r.loss);
-                         return false;
-                       });
+    worker.train_steps(samples, start.step, start.step + steps, [&](Index, const StepResult& r) {
+      losses.push_back(r.loss);
+      return false;
+    });
     ENSURE(train::save_checkpoint(worker, config, {}, start.step + steps,
                                   (start.step + steps) * config.batch(), "test"),
            "not saved");

@@ -68,10 +68,9 @@ TEST_CASE("in 16 bits sharded optimizer state changes no bit") {
       for (const auto& [schedule, depth, width] :
            {std::tuple{"1f1b", 1, 2}, {"1f1b", 2, 2}, {"chimera", 2, 1}, {"chimera", 2, 2}}) {
         const GoldenModel model(name);
-        Config config =
-            with_layout(precise(model, p), schedule, depth, width, 2, model.batch());
+        Config config = with_layout(precise(model, p), schedule, depth, width, 2, model.batch());
         const Outcome whole = run_layout(model, config, 4);
-        config.parallel.zero_stage = 1;
+        config.parallel.request.zero_stage = 1;
         INFO(name << " " << p.compute << " " << schedule << " D=" << depth << " W=" << width);
         check_equal(run_layout(model, config, 4), whole);
       }

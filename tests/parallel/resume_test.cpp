@@ -47,12 +47,13 @@ class LoggedSamples final : public SampleSource {
 struct Variant {
   const char* schedule;
   Index depth, width, micro_batches;
-  Index zero = 0;
+  int zero = 0;
   bool overlap = false;  // with the split backward that it needs
 };
-constexpr Variant kVariants[] = {{"1f1b", 1, 1, 4},    {"1f1b", 2, 1, 8},      {"gpipe", 4, 1, 4},
-                               {"chimera", 2, 1, 4}, {"chimera", 4, 1, 4},   {"chimera", 2, 2, 2, 1},
-                               {"1f1b", 2, 2, 4, 1}, {"chimera", 2, 1, 4, 0, true}};
+constexpr Variant kVariants[] = {{"1f1b", 1, 1, 4},    {"1f1b", 2, 1, 8},
+                                 {"gpipe", 4, 1, 4},   {"chimera", 2, 1, 4},
+                                 {"chimera", 4, 1, 4}, {"chimera", 2, 2, 2, 1},
+                                 {"1f1b", 2, 2, 4, 1}, {"chimera", 2, 1, 4, 0, true}};
 
 std::string name_of(const Variant& l) {
   return concat(l.schedule, " D", l.depth, " W", l.width, " N", l.micro_batches, " zero ", l.zero,
@@ -65,12 +66,12 @@ Config config_for(const Variant& l, bool tied, const std::filesystem::path& chec
   c.model.n_layer = 4, c.model.n_head = 2, c.model.n_embd = 16, c.model.n_positions = 8;
   c.model.vocab_size = kVocabulary;
   c.model.tied_embeddings = tied;
-  c.parallel.schedule = l.schedule;
-  c.parallel.depth = l.depth, c.parallel.width = l.width;
-  c.parallel.micro_batches = l.micro_batches;
+  c.parallel.request.schedule = l.schedule;
+  c.parallel.request.depth = narrow<int>(l.depth), c.parallel.request.width = narrow<int>(l.width);
+  c.parallel.request.micro_batches = narrow<int>(l.micro_batches);
   c.parallel.micro_batch_size = div_exact(kBatch, l.width * l.micro_batches);
-  c.parallel.zero_stage = l.zero;
-  c.parallel.split_backward = c.parallel.overlap_steps = l.overlap;
+  c.parallel.request.zero_stage = l.zero;
+  c.parallel.request.split_backward = c.parallel.request.overlap_steps = l.overlap;
   c.parallel.timeout_seconds = 60;
   c.optimizer.grad_clip = 0;  // which all of them can do
   c.optimizer.learning_rate = 3e-3;

@@ -42,7 +42,7 @@ struct SerialOutcome {
 SerialOutcome serial_model(const GoldenModel& model, const Config& layout, Index steps,
                            const std::function<Index(const nn::Parameter&)>& lag) {
   Config config = with_layout(layout, "1f1b", 1, 1, 1, model.batch());
-  const Index W = layout.parallel.width, N = layout.parallel.micro_batches;
+  const Index W = layout.parallel.request.width, N = layout.parallel.request.micro_batches;
   config.parallel.micro_batch_size = W * N * layout.parallel.micro_batch_size;
   const Programs programs = build_programs(config);
   const checkpoint::SafetensorsFile source(model.folder() + "/model.safetensors");
@@ -87,8 +87,8 @@ double weight_difference(const Outcome& a, const SerialOutcome& b) {
   double most = 0;
   for (const auto& [name, values] : a.weights)
     if (values.size() > 200)
-      most = std::max(most, relative_error(values, {b.weights.at(name).begin(),
-                                                    b.weights.at(name).end()}));
+      most = std::max(
+          most, relative_error(values, {b.weights.at(name).begin(), b.weights.at(name).end()}));
   return most;
 }
 
@@ -100,10 +100,10 @@ int stage_of(const nn::Parameter& p, const std::vector<Index>& layers) {
   return static_cast<int>(layers.size()) - 1;
 }
 
-Config stale_config(const GoldenModel& model, const std::string& schedule, Index depth,
-                           Index width, Index micro_batches) {
-  Config config = with_layout(model.config("rich"), schedule, depth, width, micro_batches,
-                                     model.batch());
+Config stale_config(const GoldenModel& model, const std::string& schedule, Index depth, Index width,
+                    Index micro_batches) {
+  Config config =
+      with_layout(model.config("rich"), schedule, depth, width, micro_batches, model.batch());
   config.optimizer.grad_clip = 0;
   config.optimizer.layer_lr_decay = 1;
   return config;
@@ -122,9 +122,8 @@ TEST_CASE("pipedream equals a serial model of weight stashing, and not one of fr
       const Outcome outcome = run_layout(model, config, steps);
       const std::vector<Index> layers = stage_layers(config);
       const SerialOutcome expected =
-          serial_model(model, config, steps, [&](const nn::Parameter& p) {
-            return depth - 1 - stage_of(p, layers);
-          });
+          serial_model(model, config, steps,
+                       [&](const nn::Parameter& p) { return depth - 1 - stage_of(p, layers); });
       CHECK(difference(outcome, expected) < 1e-5);
       CHECK(weight_difference(outcome, expected) < 5e-5);
       if (depth == 1) continue;
@@ -152,12 +151,12 @@ TEST_CASE("pipedream-2bw equals a serial model with a delay of one, tied and unt
         const Config config =
             stale_config(model, "pipedream-2bw", depth, width, model.batch() / width);
         const Outcome outcome = run_layout(model, config, model.steps());
-        const SerialOutcome expected = serial_model(model, config, model.steps(),
-                                                    [](const nn::Parameter&) { return 1; });
+        const SerialOutcome expected =
+            serial_model(model, config, model.steps(), [](const nn::Parameter&) { return 1; });
         CHECK(difference(outcome, expected) < 1e-5);
         CHECK(weight_difference(outcome, expected) < 5e-5);
-        const SerialOutcome fresh = serial_model(model, config, model.steps(),
-                                                 [](const nn::Parameter&) { return 0; });
+        const SerialOutcome fresh =
+            serial_model(model, config, model.steps(), [](const nn::Parameter&) { return 0; });
         CHECK(difference(outcome, fresh) > 1e-4);
       }
   }

@@ -26,7 +26,7 @@ struct Traced {
 // the worker still waits for a message.
 Traced trace_steps(const GoldenModel& model, const std::string& sync) {
   Config config = with_layout(model.config("plain"), "chimera", 4, 1, 4, model.batch());
-  config.parallel.gradient_sync = sync;
+  config.parallel.request.gradient_sync = sync;
   const Programs programs = build_programs(config);
   Traced out;
   out.workers.resize(4);

@@ -1,5 +1,5 @@
 // The split backward: bounds as formulas, and every plan played by an independent checker.
-#include "../../src/schedule/search/searched.h"
+#include "../../src/schedule/search/chimera_search.h"
 #include "replay.h"
 #include "support/support.h"
 
@@ -22,6 +22,11 @@ void set_uneven_times(Request& r) {
   r.times.forward.front() += 0.11, r.times.weight.front() += 0.23;
   r.times.forward.back() += 0.37, r.times.input.back() += 0.41, r.times.weight.back() += 0.3;
   r.times.message = 0.06, r.times.update = 0.4;
+}
+
+ComputePlan zb_h1(Request r) {
+  r.schedule = "zb-h1";
+  return generate(r);
 }
 
 TEST_CASE("ZB-H1 idles D - 1 units and holds at most D micro-batches") {

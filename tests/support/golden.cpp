@@ -95,12 +95,12 @@ void GoldenSamples::read(Index number, std::int32_t* inputs, std::int32_t* targe
   std::copy(tokens + 1, tokens + T + 1, targets);
 }
 
-Config with_layout(Config config, const std::string& schedule, Index depth,
-                          Index width, Index micro_batches, Index batch) {
-  config.parallel.schedule = schedule;
-  config.parallel.depth = depth;
-  config.parallel.width = width;
-  config.parallel.micro_batches = micro_batches;
+Config with_layout(Config config, const std::string& schedule, Index depth, Index width,
+                   Index micro_batches, Index batch) {
+  config.parallel.request.schedule = schedule;
+  config.parallel.request.depth = narrow<int>(depth);
+  config.parallel.request.width = narrow<int>(width);
+  config.parallel.request.micro_batches = narrow<int>(micro_batches);
   config.parallel.micro_batch_size = div_exact(batch, width * micro_batches);
   return config;
 }

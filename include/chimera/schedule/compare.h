@@ -10,7 +10,7 @@ namespace chimera::schedule {
 
 struct ComparedSchedule {
   std::string name;     // as in known_schedules(), with its variant: "chimera doubling"
-  Request request;      // its own: PipeDream runs the micro-batches one step each
+  Request request;      // its own: without a flush, the micro-batches may be several steps
   std::string refusal;  // why it cannot run this; then nothing below is set
 
   double seconds = 0;                   // for the request's micro-batches, in steady state
@@ -22,8 +22,8 @@ struct ComparedSchedule {
   double least_weights = 0, most_weights = 0;
 };
 
-// The request as every known schedule would run it, and every variant of Chimera (f = 2, doubling,
-// halving, split backward, overlapping steps), with its name. Nothing is checked.
+// The request as every known schedule would run it, in every way that its traits allow (f = 2,
+// doubling, halving, split backward, overlapping steps), with its name. Nothing is checked.
 struct NamedRequest {
   std::string name;
   Request request;
@@ -33,8 +33,8 @@ std::vector<NamedRequest> each_schedule(const Request& request);
 // One row per element of each_schedule(). `request` names depth, micro-batches, width and what all
 // share (tied, sync, ZeRO, recomputation); its schedule, f, scaling and halves are not looked at.
 // Costs are those of D stages; a schedule with v virtual stages per worker gets a v-th per stage.
-// Interleaved runs request.virtual_stages if that is above 1, else 2. Throws UsageError when none
-// can run it.
+// One that takes virtual stages runs request.virtual_stages if above 1, else 2. Throws UsageError
+// when none can run it.
 std::vector<ComparedSchedule> compare(const Request& request, const Costs& costs);
 
 // What the searched schedules need to know of the costs.

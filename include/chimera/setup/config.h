@@ -10,6 +10,7 @@
 #include "chimera/base/json.h"
 #include "chimera/model/config.h"
 #include "chimera/optim/optimizer.h"
+#include "chimera/schedule/generate.h"
 
 namespace chimera {
 
@@ -27,13 +28,10 @@ struct DataConfig {
 };
 
 struct ParallelConfig {
-  std::string schedule = "1f1b";
-  Index depth = 1, width = 1, pipeline_pairs = 1;
-  std::string scaling = "direct";
-  Index micro_batches = 1, micro_batch_size = 1;
-  std::string gradient_sync = "lazy";
-  bool split_backward = false, overlap_steps = false;
-  Index virtual_stages = 1, zero_stage = 0;
+  // The keys of the schedule. What a Request has beside them (tied, recompute, times) follows from
+  // other keys and is unset here: schedule_request() of setup/programs.h fills it in.
+  schedule::Request request = schedule::serial_request();
+  Index micro_batch_size = 1;
   std::string recompute = "none";
   std::vector<Index> stage_layers;  // empty: "auto", as even as possible
   std::string calibration;          // file of `chimera bench step --save`; empty: none
@@ -87,18 +85,18 @@ struct Config {
   Index sequence_length() const {
     return data.sequence_length > 0 ? data.sequence_length : model.n_positions;
   }
-  Index workers() const { return parallel.depth * parallel.width; }
+  Index workers() const { return Index{parallel.request.depth} * parallel.request.width; }
   // Sequences per step: B * N * W.
   Index batch() const {
-    return parallel.micro_batch_size * parallel.micro_batches * parallel.width;
+    return parallel.micro_batch_size * parallel.request.micro_batches * parallel.request.width;
   }
 };
 
 // One key: where its value goes, what is accepted, what it means.
 struct Field {
   std::string path;  // "parallel.depth"
-  std::variant<Index*, double*, bool*, std::string*, std::vector<std::string>*, std::vector<Index>*,
-               std::vector<DataSource>*>
+  std::variant<Index*, int*, double*, bool*, std::string*, std::vector<std::string>*,
+               std::vector<Index>*, std::vector<DataSource>*>
       target;
   double least = 0, most = 0;        // numbers
   std::vector<std::string> choices;  // text; empty: any

@@ -11,11 +11,11 @@
 #include "chimera/base/file.h"
 #include "chimera/base/json.h"
 #include "chimera/base/threads.h"
+#include "chimera/bench/schedule_bench.h"
 #include "chimera/comm/collectives.h"
+#include "chimera/runtime/launch.h"
 #include "chimera/schedule/build.h"
 #include "chimera/schedule/compare.h"
-#include "chimera/bench/schedule_bench.h"
-#include "chimera/runtime/launch.h"
 #include "schedule/schedule_options.h"
 
 namespace chimera::cli {
@@ -57,11 +57,6 @@ schedule::Costs sleeping_costs(const Arguments& a) {
   return costs;
 }
 
-// Without a flush, N micro-batches are N steps of one.
-void adapt(schedule::Request& request) {
-  if (request.schedule == "pipedream") request.micro_batches = 1;
-}
-
 std::vector<schedule::NamedRequest> requests_of(const Arguments& a) {
   const schedule::Request& r = a.options.request;
   std::vector<schedule::NamedRequest> out;
@@ -72,7 +67,8 @@ std::vector<schedule::NamedRequest> requests_of(const Arguments& a) {
                    r.scaling != "direct" ? " " + r.scaling : "", r.split_backward ? " split" : "",
                    r.overlap_steps ? " overlap" : ""),
             r}};
-  for (schedule::NamedRequest& one : out) adapt(one.request);
+  for (schedule::NamedRequest& one : out)
+    one.request.micro_batches = micro_batches_of_step(one.request);
   return out;
 }
 
@@ -183,8 +179,8 @@ std::string to_json(const Arguments& a, const std::vector<Row>& rows, Communicat
 void bench_schedules(const Arguments& a) {
   if (!a.json.empty()) check_writable(a.json);
   Config world;
-  world.parallel.depth = a.options.request.depth;
-  world.parallel.width = a.options.request.width;
+  world.parallel.request.depth = a.options.request.depth;
+  world.parallel.request.width = a.options.request.width;
   choose_transport(world);  // refuses a wrong number of processes
   std::vector<Bench> cases;
   for (const schedule::NamedRequest& named : requests_of(a)) cases.emplace_back(a, named);

@@ -68,23 +68,33 @@ std::string schedules_help() {
 }
 
 void add_request_options(CLI::App& sub, ScheduleOptions& o) {
+  using schedule::schedules_with, schedule::Traits;
   schedule::Request& r = o.request;
   sub.add_option("-s,--schedule", r.schedule, "one of " + schedule::schedule_names())
       ->capture_default_str();
   sub.add_option("-D,--depth", r.depth, "pipeline depth")->capture_default_str();
+  std::string steps;
+  for (const schedule::ScheduleInfo& info : schedule::known_schedules())
+    if (const int own = info.traits.micro_batches_per_step; own > 0)
+      steps += concat("; ", info.name, ": ", own);
   sub.add_option("-N,--micro-batches", r.micro_batches,
-                 "micro-batches per step (default: D; pipedream: 1)");
+                 concat("micro-batches per step (default: D", steps, ")"));
   sub.add_option("-f,--pipeline-pairs,--f", r.pipeline_pairs,
-                 "chimera: pipelines in each direction, a divisor of D/2")
+                 schedules_with(&Traits::takes_pipeline_pairs) +
+                     ": pipelines in each direction, a divisor of D/2")
       ->capture_default_str();
   sub.add_option("-W,--width", r.width, "replicas of the pipelines")->capture_default_str();
-  sub.add_option("--scaling", r.scaling, "chimera, N > D: direct, doubling or halving")
+  sub.add_option("--scaling", r.scaling,
+                 schedules_with(&Traits::takes_scaling) + ", N > D: direct, doubling or halving")
       ->capture_default_str();
   sub.add_flag("--split-backward", r.split_backward,
-               "chimera: input and weight gradients as two computations");
+               schedules_with(&Traits::takes_split_backward) +
+                   ": input and weight gradients as two computations");
   sub.add_flag("--overlap-steps", r.overlap_steps,
-               "chimera with --split-backward: no barrier between steps");
-  sub.add_option("-v,--virtual-stages", r.virtual_stages, "interleaved: stages per worker")
+               schedules_with(&Traits::takes_overlap_steps) +
+                   " with --split-backward: no barrier between steps");
+  sub.add_option("-v,--virtual-stages", r.virtual_stages,
+                 schedules_with(&Traits::takes_virtual_stages) + ": stages per worker")
       ->capture_default_str();
   sub.add_option("--sync", r.gradient_sync, "reductions: lazy, eager or eager-opt")
       ->capture_default_str();
@@ -131,8 +141,7 @@ void complete_request(const CLI::App& sub, ScheduleOptions& o) {
   o.micro_batches_given = sub.count("--micro-batches") > 0;
   if (o.micro_batches_given) return;
   o.request.micro_batches = std::max(1, o.request.depth);
-  // Its step is one micro-batch.
-  if (o.request.schedule == "pipedream") o.request.micro_batches = 1;
+  o.request.micro_batches = micro_batches_of_step(o.request);
 }
 
 schedule::Costs costs_of(const ScheduleOptions& o) {

@@ -2,8 +2,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "schedule_command.h"
 #include "chimera/schedule/split_search.h"
+#include "schedule_command.h"
 #include "schedule_options.h"
 
 namespace chimera::cli {
@@ -15,19 +15,19 @@ constexpr int kMostDepth = 32, kMostMicroBatches = 128;
 
 std::string row(const char* barrier, const TradePoint& p, double work) {
   char text[160];
-  std::snprintf(text, sizeof text, "| %s | %g | %d | %.2f | %.1f %% |\n", barrier, p.update, p.slots,
-                p.idle, 100 * p.idle / (p.idle + work));
+  std::snprintf(text, sizeof text, "| %s | %g | %d | %.2f | %.1f %% |\n", barrier, p.update,
+                p.slots, p.idle, 100 * p.idle / (p.idle + work));
   return text;
 }
 
 // In units of a forward; the means of F, B and W as given.
 void trade_off(ScheduleOptions& o, const std::vector<double>& updates) {
   schedule::Request& r = o.request;
-  r.schedule = "chimera";
+  r.schedule = schedule::featured_schedule();
   r.split_backward = true;
   if (r.depth > kMostDepth || r.micro_batches > kMostMicroBatches)
-    FailUsage("a trade-off at D = ", r.depth, ", N = ", r.micro_batches, "; it is searched to D = ",
-              kMostDepth, ", N = ", kMostMicroBatches);
+    FailUsage("a trade-off at D = ", r.depth, ", N = ", r.micro_batches,
+              "; it is searched to D = ", kMostDepth, ", N = ", kMostMicroBatches);
   const double F = o.forward.value_or(1), B = o.backward_seconds.value_or(F),
                W = o.weight.value_or(F), mean = (F + B + W) / 3;
   const auto stages = static_cast<std::size_t>(std::max(1, r.depth));

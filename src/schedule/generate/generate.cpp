@@ -1,57 +1,25 @@
-// Names, checks and what generators share.
+// The table of schedules, checks and what generators share.
 #include "chimera/schedule/generate.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "generators.h"
-#include "search/searched.h"
 
 namespace chimera::schedule {
 namespace {
 
-// Bounds what a typing error can allocate; D = 32 allows 8,192 micro-batches per step.
-constexpr Index kMostDepth = 1024, kMostCells = Index{1} << 18, kMostWorkers = Index{1} << 24;
-
-constexpr std::array<ScheduleInfo, 8> kKnown = {{
-    {"gpipe",
-     "all forwards, then all backwards; any depth; 2(D-1) bubbles, N micro-batches in flight",
-     "Huang et al., GPipe, NeurIPS 2019"},
-    {"1f1b", "one forward, one backward in turn; any depth; 2(D-1) bubbles, at most D in flight",
-     "Fan et al., DAPPLE, PPoPP 2021"},
-    {"gems", "two replicas in opposite directions, one micro-batch in flight per worker; any depth",
-     "Jain et al., GEMS, SC 2020"},
-    {"chimera",
-     "f pipelines down and f up over the same workers; even depth; D/f-2 bubbles at N = D",
-     "Li and Hoefler, Chimera, SC 2021"},
-    {"pipedream",
-     "no flush: every micro-batch is a step (N = 1), weights up to D-1 updates old; any depth",
-     "Narayanan et al., PipeDream, SOSP 2019"},
-    {"pipedream-2bw",
-     "no flush: N >= D micro-batches per step, on the weights of one update before; any depth",
-     "Narayanan et al., PipeDream-2BW, ICML 2021"},
-    {"zb-h1", "1f1b with the backward in two halves, the weight half in the bubbles; any depth",
-     "Qi et al., Zero Bubble, ICLR 2024"},
-    {"interleaved",
-     "1f1b with v stages per worker, a worker's stages D apart; N a multiple of D; 2(D-1)/v "
-     "bubbles",
-     "Narayanan et al., Megatron-LM, SC 2021"},
-}};
-
-// The divisor of n nearest to f; the smaller of two equally near ones.
-int nearest_divisor(int n, int f) {
-  int best = 1;
-  for (int d = 1; d <= n; ++d)
-    if (n % d == 0 && std::abs(d - f) < std::abs(best - f)) best = d;
-  return best;
+const ScheduleInfo* find(const std::string& name) {
+  const std::span<const ScheduleInfo> known = known_schedules();
+  const auto found =
+      std::ranges::find_if(known, [&](const ScheduleInfo& info) { return name == info.name; });
+  return found == known.end() ? nullptr : &*found;
 }
 
-int nearest_multiple(int n, int of) { return std::max(1, (n + of / 2) / of) * of; }
-
 void check_sizes(const Request& r) {
-  if (std::ranges::none_of(kKnown, [&](const ScheduleInfo& i) { return r.schedule == i.name; }))
+  if (find(r.schedule) == nullptr)
     FailUsage("schedule '", r.schedule, "' is unknown; choose one of ", schedule_names());
   if (r.depth < 1 || r.depth > kMostDepth)
     FailUsage("depth is ", r.depth, "; it must be 1 to ", kMostDepth);
@@ -79,100 +47,83 @@ void check_sizes(const Request& r) {
     FailUsage("zero_stage is ", r.zero_stage, "; it must be 0, or 1 to shard optimizer state");
 }
 
-// What only Chimera can be asked for.
-void check_others(const Request& r) {
-  if (r.pipeline_pairs != 1)
+void check_traits(const Request& r, const Traits& t) {
+  if (r.pipeline_pairs != 1 && !t.takes_pipeline_pairs)
     FailUsage("pipeline_pairs is ", r.pipeline_pairs, "; schedule ", r.schedule,
-              " has a fixed number of pipelines: use 1, or schedule chimera");
-  if (r.scaling != "direct")
+              " has a fixed number of pipelines: use 1, or schedule ",
+              schedules_with(&Traits::takes_pipeline_pairs));
+  if (r.scaling != "direct" && !t.takes_scaling)
     FailUsage("scaling is ", r.scaling, "; schedule ", r.schedule,
-              " has one way to take more micro-batches: use direct, or schedule chimera");
-  if (r.split_backward && r.schedule != "zb-h1")
+              " has one way to take more micro-batches: use direct, or schedule ",
+              schedules_with(&Traits::takes_scaling));
+  if (r.split_backward && !t.takes_split_backward && !t.split)
     FailUsage("split_backward is true; schedule ", r.schedule,
-              " runs whole backwards: use false, or schedule chimera or zb-h1");
-  if (r.overlap_steps)
-    FailUsage("overlap_steps is true; schedule ", r.schedule, " cannot: use false, or schedule "
-              "chimera with split_backward");
-  if (r.schedule == "pipedream" && r.micro_batches != 1)
-    FailUsage("micro_batches is ", r.micro_batches,
-              "; pipedream updates after every micro-batch: use 1, or schedule pipedream-2bw");
-  if (r.schedule == "pipedream" && r.tied)
-    FailUsage("the embeddings are tied; under pipedream the first and the last stage hold different "
-              "versions of one matrix: use tied_embeddings false, or schedule pipedream-2bw");
-  if (r.schedule == "pipedream-2bw" && r.micro_batches < r.depth)
-    FailUsage("micro_batches is ", r.micro_batches, "; pipedream-2bw keeps two weight versions, "
-              "which takes at least depth micro-batches per update: use ", r.depth);
-  const bool stale = r.schedule == "pipedream" || r.schedule == "pipedream-2bw";
-  if (stale && r.zero_stage != 0)
-    FailUsage("zero_stage is ", r.zero_stage, "; schedule ", r.schedule, " keeps whole old versions "
-              "of the weights on every holder: use 0, or a synchronous schedule");
-  if (r.schedule != "interleaved") {
-    if (r.virtual_stages != 1)
-      FailUsage("virtual_stages is ", r.virtual_stages, "; schedule ", r.schedule,
-                " has one stage per worker and pipe: use 1, or schedule interleaved");
-    return;
-  }
-  const Index most_chunks = std::min(kMostDepth, kMostCells / r.micro_batches) / r.depth;
-  if (r.virtual_stages < 1 || r.virtual_stages > most_chunks)
-    FailUsage("virtual_stages is ", r.virtual_stages, "; it must be 1 to ", most_chunks,
-              " at depth ", r.depth, " with ", r.micro_batches, " micro-batches");
-  if (r.virtual_stages > 1 && r.depth == 1)
-    FailUsage("virtual_stages is ", r.virtual_stages, " at depth 1; neighbouring stages must be on "
-              "two workers: use depth 2 or more, or 1 virtual stage");
-  if (r.micro_batches % r.depth != 0)
-    FailUsage("micro_batches is ", r.micro_batches, "; interleaved needs a multiple of depth ",
-              r.depth, ": use ", nearest_multiple(r.micro_batches, r.depth));
-}
-
-void check_chimera(const Request& r) {
-  if (r.depth % 2 != 0) {
-    const std::string even = r.depth == 1 ? "2" : concat(r.depth - 1, " or ", r.depth + 1);
-    FailUsage("depth is ", r.depth,
-              "; chimera needs an even depth, since with an odd one both directions need the same "
-              "worker at the same time: use ",
-              even, ", or schedule 1f1b");
-  }
-  if (r.pipeline_pairs < 1 || r.depth / 2 % r.pipeline_pairs != 0)
-    FailUsage("pipeline_pairs is ", r.pipeline_pairs, "; it must divide depth / 2 = ", r.depth / 2,
-              ": use ", nearest_divisor(r.depth / 2, r.pipeline_pairs));
-  if (r.virtual_stages != 1)
-    FailUsage("virtual_stages is ", r.virtual_stages,
-              "; chimera has one stage per worker and pipe: use 1, or schedule interleaved");
-  if (r.scaling != "direct" && r.micro_batches % r.depth != 0)
-    FailUsage("micro_batches is ", r.micro_batches, "; scaling ", r.scaling,
-              " needs a multiple of depth ", r.depth, ": use ",
-              nearest_multiple(r.micro_batches, r.depth), ", or scaling direct");
-  if (r.scaling != "direct" && r.split_backward)
-    FailUsage("scaling is ", r.scaling, " and split_backward is true; a split backward fills the "
-              "bubbles that ", r.scaling, " removes: use scaling direct");
-  if (r.scaling == "halving" && r.recompute)
-    FailUsage("scaling is halving and recompute is full; halving is doubling without recomputation: "
-              "use recompute none, or scaling doubling");
-  if (r.overlap_steps && !r.split_backward)
-    FailUsage("overlap_steps is true; steps of chimera overlap with split_backward true alone");
-  if (r.overlap_steps && r.zero_stage != 0)
-    FailUsage("zero_stage is ", r.zero_stage, " and overlap_steps is true; gathering the weights "
-              "would stand in the way of the next step: use one of them");
+              " runs whole backwards: use false, or schedule ",
+              schedules_with([](const Traits& o) { return o.takes_split_backward || o.split; }));
+  if (r.overlap_steps && !t.takes_overlap_steps)
+    FailUsage("overlap_steps is true; schedule ", r.schedule, " cannot: use false, or schedule ",
+              schedules_with(&Traits::takes_overlap_steps), " with split_backward");
 }
 
 void check(const Request& r) {
   check_sizes(r);
-  if (r.schedule == "chimera")
-    check_chimera(r);
-  else
-    check_others(r);
+  const ScheduleInfo& info = *find(r.schedule);
+  check_traits(r, info.traits);
+  if (info.check != nullptr) info.check(r);
+  if (info.traits.stale && r.zero_stage != 0)
+    FailUsage("zero_stage is ", r.zero_stage, "; schedule ", r.schedule,
+              " keeps whole old versions "
+              "of the weights on every holder: use 0, or a synchronous schedule");
+  if (r.virtual_stages != 1 && !info.traits.takes_virtual_stages)
+    FailUsage("virtual_stages is ", r.virtual_stages, "; schedule ", r.schedule,
+              " has one stage per worker and pipe: use 1, or schedule ",
+              schedules_with(&Traits::takes_virtual_stages));
 }
 
 }  // namespace
 
-std::span<const ScheduleInfo> known_schedules() { return kKnown; }
+std::span<const ScheduleInfo> known_schedules() {
+  static const std::vector<ScheduleInfo> known = [] {
+    std::vector<ScheduleInfo> rows = schedule_rows();
+    std::ranges::sort(rows, {}, [](const ScheduleInfo& info) {
+      return std::tuple(info.place, std::string_view(info.name));
+    });
+    return rows;
+  }();
+  return known;
+}
 
 std::string schedule_names() {
   std::string names;
-  for (const ScheduleInfo& info : kKnown)
+  for (const ScheduleInfo& info : known_schedules())
     names += (names.empty() ? "" : ", ") + std::string(info.name);
   return names;
 }
+
+std::string schedules_with(const std::function<bool(const Traits&)>& trait) {
+  std::string names;
+  for (const ScheduleInfo& info : known_schedules())
+    if (trait(info.traits)) names += (names.empty() ? "" : " or ") + std::string(info.name);
+  return names;
+}
+
+Traits traits_of(const std::string& schedule) {
+  const ScheduleInfo* info = find(schedule);
+  return info == nullptr ? Traits() : info->traits;
+}
+
+std::string featured_schedule() { return schedules_with(&Traits::featured); }
+
+Request serial_request() {
+  return {.schedule = schedules_with(&Traits::serial), .depth = 1, .micro_batches = 1};
+}
+
+int micro_batches_of_step(const Request& r) {
+  const int own = traits_of(r.schedule).micro_batches_per_step;
+  return own > 0 ? own : r.micro_batches;
+}
+
+bool splits_backward(const Request& r) { return r.split_backward || traits_of(r.schedule).split; }
 
 std::string refusal(const Request& request) {
   try {
@@ -185,20 +136,10 @@ std::string refusal(const Request& request) {
 
 ComputePlan generate(const Request& r) {
   check(r);
-  const int D = r.depth, N = r.micro_batches, f = r.pipeline_pairs;
-  if (r.schedule == "gpipe") return gpipe(D, N);
-  if (r.schedule == "1f1b") return one_f_one_b(D, N);
-  if (r.schedule == "gems") return gems(D, N);
-  if (r.schedule == "pipedream") return pipedream(D);
-  if (r.schedule == "pipedream-2bw") return pipedream_2bw(D, N);
-  if (r.schedule == "zb-h1") return zb_h1(r);
-  if (r.schedule == "interleaved") return interleaved(D, N, r.virtual_stages);
-  if (r.overlap_steps) return chimera_overlapped(r);
-  if (r.split_backward) return chimera_split(r);
-  if (r.scaling != "direct")
-    return f == 1 ? chimera_doubling(D, N) : chimera_doubling_searched(r);
-  return chimera_direct(D, N, f);
+  return find(r.schedule)->make(r);
 }
+
+int nearest_multiple(int n, int of) { return std::max(1, (n + of / 2) / of) * of; }
 
 ComputePlan empty_plan(const char* name, int D, int N) {
   ComputePlan plan;
@@ -213,6 +154,21 @@ std::vector<int> one_way(int D) {
   std::vector<int> workers(static_cast<std::size_t>(D));
   std::iota(workers.begin(), workers.end(), 0);
   return workers;
+}
+
+std::vector<std::vector<int>> place_bidirectional(int D, int f) {
+  std::vector<std::vector<int>> placement;
+  for (int pipe = 0; pipe < 2 * f; ++pipe) {
+    std::vector<int>& workers = placement.emplace_back();
+    for (int s = 0; s < D; ++s)
+      workers.push_back((pipe % f * (D / f) + (pipe < f ? s : D - 1 - s)) % D);
+  }
+  return placement;
+}
+
+int share_of_pipe(int n, int pipe, int f) {
+  const int turn = 2 * (pipe % f) + pipe / f;
+  return n / (2 * f) + (turn < n % (2 * f) ? 1 : 0);
 }
 
 void add(ComputePlan& plan, int tick, Op op, int pipe, int stage, int micro, int count) {

@@ -1,17 +1,24 @@
 #pragma once
-// One function per schedule, and what they share. `generate` has checked the request.
+// What generators share. `generate` has checked the request.
+#include "chimera/base/types.h"
 #include "chimera/schedule/generate.h"
 
 namespace chimera::schedule {
 
-ComputePlan gpipe(int D, int N);
+// Bounds what a typing error can allocate; D = 32 allows 8,192 micro-batches per step.
+inline constexpr Index kMostDepth = 1024, kMostCells = Index{1} << 18,
+                       kMostWorkers = Index{1} << 24;
+
+// The rows of all files of schedules/, in no order: the build writes this function.
+std::vector<ScheduleInfo> schedule_rows();
+
+// Schedules that others begin from. `steady`: step after step, one every 2N ticks.
 ComputePlan one_f_one_b(int D, int N);
-ComputePlan interleaved(int D, int N, int v);
-ComputePlan gems(int D, int N);
-ComputePlan pipedream(int D);
-ComputePlan pipedream_2bw(int D, int N);
+ComputePlan steady_one_f_one_b(const char* name, int D, int N);
 ComputePlan chimera_direct(int D, int N, int f);
-ComputePlan chimera_doubling(int D, int N);
+
+// For messages: the multiple of `of` that is nearest to n and above 0.
+int nearest_multiple(int n, int of);
 
 // Down pipe i of f: stage s on worker (i D/f + s) mod D; up pipe f + i is its mirror image.
 std::vector<std::vector<int>> place_bidirectional(int D, int f);

@@ -1,9 +1,12 @@
 #pragma once
 // The search behind chimera_overlapped.
 #include "cyclic_order.h"
-#include "searched.h"
 
 namespace chimera::schedule {
+
+// What a search may spend on improving, in constraints looked at: about a second. Counted and not
+// timed, so that all workers stop at the same point.
+inline constexpr Index kSearchWork = Index{1} << 29;
 
 struct OverlapLimits {
   int slots = 0;  // 0: none

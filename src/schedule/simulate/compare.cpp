@@ -7,24 +7,25 @@
 namespace chimera::schedule {
 namespace {
 
-std::vector<NamedRequest> variants(const Request& base, const std::string& schedule) {
+// Every way to run a schedule that its traits allow.
+std::vector<NamedRequest> variants(const Request& base, const ScheduleInfo& info) {
+  const Traits& traits = info.traits;
   Request plain = base;
-  plain.schedule = schedule;
-  plain.pipeline_pairs = plain.virtual_stages = 1;
+  plain.schedule = info.name;
+  plain.pipeline_pairs = 1;
+  plain.virtual_stages = traits.takes_virtual_stages ? std::max(2, base.virtual_stages) : 1;
   plain.scaling = "direct";
   plain.split_backward = plain.overlap_steps = false;
-  std::vector<NamedRequest> out = {{schedule, plain}};
-  if (plain.schedule == "interleaved")
-    out[0].request.virtual_stages = std::max(2, base.virtual_stages);
-  if (plain.schedule != "chimera") return out;
-  const auto add = [&](const char* name, const auto& change) {
-    change(out.emplace_back(schedule + name, plain).request);
+  std::vector<NamedRequest> out = {{info.name, plain}};
+  const auto add = [&](bool taken, const char* name, const auto& change) {
+    if (taken) change(out.emplace_back(concat(info.name, name), plain).request);
   };
-  add(" f=2", [](Request& r) { r.pipeline_pairs = 2; });
-  add(" doubling", [](Request& r) { r.scaling = "doubling"; });
-  add(" halving", [](Request& r) { r.scaling = "halving"; });
-  add(" split", [](Request& r) { r.split_backward = true; });
-  add(" split overlap", [](Request& r) { r.split_backward = r.overlap_steps = true; });
+  add(traits.takes_pipeline_pairs, " f=2", [](Request& r) { r.pipeline_pairs = 2; });
+  add(traits.takes_scaling, " doubling", [](Request& r) { r.scaling = "doubling"; });
+  add(traits.takes_scaling, " halving", [](Request& r) { r.scaling = "halving"; });
+  add(traits.takes_split_backward, " split", [](Request& r) { r.split_backward = true; });
+  add(traits.takes_overlap_steps, " split overlap",
+      [](Request& r) { r.split_backward = r.overlap_steps = true; });
   return out;
 }
 
@@ -48,9 +49,9 @@ ComparedSchedule compared(const std::string& name, Request request, const Costs&
   const int micro_batches = request.micro_batches;
   ComparedSchedule row{.name = name, .request = request, .refusal = refusal(request)};
   if (!row.refusal.empty()) {
-    // Without a flush, N micro-batches may be N steps of one.
-    request.micro_batches = 1;
-    if (request.schedule != "pipedream" || !refusal(request).empty()) return row;
+    // Without a flush, N micro-batches may be N steps.
+    request.micro_batches = micro_batches_of_step(request);
+    if (request.micro_batches == micro_batches || !refusal(request).empty()) return row;
     row.request = request;
     row.refusal.clear();
   }
@@ -125,7 +126,7 @@ StageTimes times_for_search(const Costs& costs, const Request& request) {
 std::vector<NamedRequest> each_schedule(const Request& request) {
   std::vector<NamedRequest> out;
   for (const ScheduleInfo& info : known_schedules())
-    for (NamedRequest& one : variants(request, info.name)) out.push_back(std::move(one));
+    for (NamedRequest& one : variants(request, info)) out.push_back(std::move(one));
   return out;
 }
 

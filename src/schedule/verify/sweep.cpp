@@ -13,18 +13,18 @@ constexpr int kMostVirtualStages = 4;
 // Up to here overlapping steps are searched for where there is no closed form.
 constexpr int kSearchedDepth = 4, kSearchedMicroBatches = 5;
 
-std::vector<SweepVariant> variants_of(const std::string& name) {
+std::vector<SweepVariant> variants_of(const ScheduleInfo& info) {
+  const std::string name = info.name;
   const Request plain{.schedule = name};
-  std::vector<SweepVariant> out = {{name, {plain}}};
-  if (name != "chimera") return out;
   Request doubled = plain, split = plain;
   doubled.scaling = "doubling";
   split.split_backward = true;
   Request overlapped = split;
   overlapped.overlap_steps = true;
-  out.push_back({name + " doubling", {doubled}});
-  out.push_back({name + " split", {split}});
-  out.push_back({name + " overlap", {overlapped}});
+  std::vector<SweepVariant> out = {{name, {plain}}};
+  if (info.traits.takes_scaling) out.push_back({name + " doubling", {doubled}});
+  if (info.traits.takes_split_backward) out.push_back({name + " split", {split}});
+  if (info.traits.takes_overlap_steps) out.push_back({name + " overlap", {overlapped}});
   return out;
 }
 
@@ -140,7 +140,7 @@ SweepRow prove(const SweepVariant& variant) {
 std::vector<SweepVariant> sweep_requests(int most_depth, int most_micro_batches) {
   std::vector<SweepVariant> out;
   for (const ScheduleInfo& info : known_schedules())
-    for (SweepVariant& variant : variants_of(info.name)) {
+    for (SweepVariant& variant : variants_of(info)) {
       const Request like = variant.requests.front();
       variant.requests = requests_like(like, most_depth, most_micro_batches);
       if (!variant.requests.empty()) out.push_back(std::move(variant));

@@ -25,16 +25,16 @@ struct Way {
   std::string transport = "local";
   std::string gradient_sync = "lazy";
   bool split = false;
-  Index zero = 0;
+  int zero = 0;
 };
 
 Config with(const GoldenModel& model, const std::string& run, const Way& layout) {
   Config config = on_gpu(with_layout(model.config(run), layout.schedule, layout.depth, 1,
-                                            layout.micro_batches, model.batch()));
+                                     layout.micro_batches, model.batch()));
   config.parallel.transport = layout.transport;
-  config.parallel.gradient_sync = layout.gradient_sync;
-  config.parallel.split_backward = layout.split;
-  config.parallel.zero_stage = layout.zero;
+  config.parallel.request.gradient_sync = layout.gradient_sync;
+  config.parallel.request.split_backward = layout.split;
+  config.parallel.request.zero_stage = layout.zero;
   return config;
 }
 

@@ -11,12 +11,12 @@ TEST_CASE("gpu training: sixteen orders of streams give the same bits, whatever 
   const emulator::Options before = emulator::options();
   for (const std::string transport : {"local", "nccl"}) {
     Config config = with_layout(model.config("plain"), "chimera", D, 1,
-                                       std::min<Index>(4, model.batch()), model.batch());
+                                std::min<Index>(4, model.batch()), model.batch());
     config.device.kind = "cuda";
     config.device.tune = false;
     config.parallel.transport = transport;
-    config.parallel.gradient_sync = "eager";
-    config.parallel.zero_stage = 1;
+    config.parallel.request.gradient_sync = "eager";
+    config.parallel.request.zero_stage = 1;
     config.parallel.timeout_seconds = 120;
     std::optional<Outcome> first;
     for (std::uint64_t seed = 0; seed < 16; ++seed) {

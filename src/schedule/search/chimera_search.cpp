@@ -1,9 +1,9 @@
 // Chimera by search: the backward in two halves, with and without a barrier between steps, and
 // forward doubling where its closed form collides.
+#include "chimera_search.h"
+
 #include "generate/generators.h"
 #include "list_scheduler.h"
-#include "overlap_search.h"
-#include "searched.h"
 
 namespace chimera::schedule {
 namespace {

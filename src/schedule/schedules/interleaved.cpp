@@ -1,14 +1,16 @@
 // Megatron-LM's interleaved 1F1B (Narayanan et al., SC 2021, section 2.2).
 #include <algorithm>
 
-#include "generators.h"
+#include "generate/generators.h"
 
 namespace chimera::schedule {
+namespace {
 
 // Worker w hosts stages w, w + D, … of v D ("chunks"): a micro-batch passes all workers v times,
 // and each fill and drain of the pipeline lasts one v-th. Groups of D micro-batches go through all
 // chunks in turn, in the backward through the last chunk first.
-ComputePlan interleaved(int D, int N, int v) {
+ComputePlan make(const Request& r) {
+  const int D = r.depth, N = r.micro_batches, v = r.virtual_stages;
   ComputePlan plan = empty_plan("interleaved", D, N);
   plan.virtual_stages = v;
   std::vector<int>& workers = plan.placement.emplace_back();
@@ -31,5 +33,32 @@ ComputePlan interleaved(int D, int N, int v) {
   }
   return with_ticks(std::move(plan));
 }
+
+void check(const Request& r) {
+  const Index most_chunks = std::min(kMostDepth, kMostCells / r.micro_batches) / r.depth;
+  if (r.virtual_stages < 1 || r.virtual_stages > most_chunks)
+    FailUsage("virtual_stages is ", r.virtual_stages, "; it must be 1 to ", most_chunks,
+              " at depth ", r.depth, " with ", r.micro_batches, " micro-batches");
+  if (r.virtual_stages > 1 && r.depth == 1)
+    FailUsage("virtual_stages is ", r.virtual_stages,
+              " at depth 1; neighbouring stages must be on "
+              "two workers: use depth 2 or more, or 1 virtual stage");
+  if (r.micro_batches % r.depth != 0)
+    FailUsage("micro_batches is ", r.micro_batches, "; interleaved needs a multiple of depth ",
+              r.depth, ": use ", nearest_multiple(r.micro_batches, r.depth));
+}
+
+}  // namespace
+
+extern const ScheduleInfo interleaved_schedule = {
+    .name = "interleaved",
+    .rule =
+        "1f1b with v stages per worker, a worker's stages D apart; N a multiple of D; 2(D-1)/v "
+        "bubbles",
+    .reference = "Narayanan et al., Megatron-LM, SC 2021",
+    .place = 80,
+    .traits = {.takes_virtual_stages = true},
+    .check = check,
+    .make = make};
 
 }  // namespace chimera::schedule

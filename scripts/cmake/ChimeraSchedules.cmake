@@ -1,0 +1,16 @@
+# The table of schedules: one row per file of src/schedule/schedules, named after the file (gems.cpp defines
+# gems_schedule). Writes schedule_rows() of src/schedule/generate/generators.h.
+file(GLOB schedule_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/schedule/schedules/*.cpp)
+set(schedule_table "// Written by scripts/cmake/ChimeraSchedules.cmake.\n#include \"generate/generators.h\"\n\n")
+string(APPEND schedule_table "namespace chimera::schedule {\n\n")
+set(schedule_list "")
+foreach(schedule_file ${schedule_files})
+  get_filename_component(schedule_name ${schedule_file} NAME_WE)
+  string(APPEND schedule_table "extern const ScheduleInfo ${schedule_name}_schedule;\n")
+  list(APPEND schedule_list ${schedule_name}_schedule)
+endforeach()
+list(JOIN schedule_list ", " schedule_list)
+string(APPEND schedule_table "\nstd::vector<ScheduleInfo> schedule_rows() { return {${schedule_list}}; }\n\n")
+string(APPEND schedule_table "}  // namespace chimera::schedule\n")
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/schedule_rows.cpp CONTENT "${schedule_table}" @ONLY)
+target_sources(chimera_schedule PRIVATE ${PROJECT_BINARY_DIR}/schedule_rows.cpp)
