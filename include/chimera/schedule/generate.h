@@ -21,11 +21,11 @@ struct StageTimes {
 // What is asked for. Numbers are the user's: `generate` refuses what the schedule cannot do.
 struct Request {
   std::string schedule = "chimera";
-  int depth = 4;           // D
-  int micro_batches = 4;   // N, counting the backward's unit
-  int pipeline_pairs = 1;  // f, for chimera
-  int width = 1;           // W
-  bool tied = false;       // the embedding matrix is also the head's
+  int depth = 4;                       // D
+  int micro_batches = 4;               // N, counting the backward's unit
+  int pipeline_pairs = 1;              // f, for chimera
+  int width = 1;                       // W
+  bool tied = false;                   // the embedding matrix is also the head's
   std::string scaling = "direct";      // direct, doubling, halving: N > D of chimera
   bool split_backward = false;         // chimera: the backward in two halves
   bool overlap_steps = false;          // chimera with split_backward: no barrier between steps
@@ -66,8 +66,13 @@ std::string schedule_names();  // "gpipe, 1f1b, …"
 // come in ascending micro order: gradients are added in that order, so sums do not depend on the
 // schedule.
 ComputePlan generate(const Request& request);
-// Why `generate` refuses the request; empty when it does not.
-std::string refusal(const Request& request);
+// Why `generate` refuses a request; empty when it does not.
+struct Refusal {
+  std::string key;   // the member that it is about, with which the text begins; empty: several
+  std::string text;  // "depth is 3; chimera needs …"
+  bool empty() const { return text.empty(); }
+};
+Refusal refusal(const Request& request);
 
 // Forwards alone, micro m on pipe m mod pipes; no stage waits between two of its neighbours.
 ComputePlan generate_evaluation(const std::vector<std::vector<int>>& placement, int depth,

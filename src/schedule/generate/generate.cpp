@@ -50,20 +50,29 @@ int nearest_divisor(int n, int f) {
 
 int nearest_multiple(int n, int of) { return std::max(1, (n + of / 2) / of) * of; }
 
+// Of a request whose member `key` has a value that it cannot have; the message is "KEY is PARTS".
+struct Refused : UsageError {
+  Refused(const char* member, const std::string& text) : UsageError(text), key(member) {}
+  std::string key;
+};
+template <class... Parts>
+[[noreturn]] void refuse(const char* key, const Parts&... parts) {
+  throw Refused(key, concat(key, " is ", parts...));
+}
+
 void check_sizes(const Request& r) {
   if (std::ranges::none_of(kKnown, [&](const ScheduleInfo& i) { return r.schedule == i.name; }))
     FailUsage("schedule '", r.schedule, "' is unknown; choose one of ", schedule_names());
   if (r.depth < 1 || r.depth > kMostDepth)
-    FailUsage("depth is ", r.depth, "; it must be 1 to ", kMostDepth);
+    refuse("depth", r.depth, "; it must be 1 to ", kMostDepth);
   if (r.micro_batches < 1)
-    FailUsage("micro_batches is ", r.micro_batches, "; it must be at least 1, and ", r.depth,
-              " or more to keep all stages busy");
+    refuse("micro_batches", r.micro_batches, "; it must be at least 1, and ", r.depth,
+           " or more to keep all stages busy");
   if (Index{r.depth} * r.micro_batches > kMostCells)
     FailUsage("depth ", r.depth, " times micro_batches ", r.micro_batches, " is over ", kMostCells,
               "; use at most ", kMostCells / r.depth, " micro-batches per step");
   if (r.width < 1 || r.width > kMostWorkers / r.depth)
-    FailUsage("width is ", r.width, "; it must be 1 to ", kMostWorkers / r.depth, " at depth ",
-              r.depth);
+    refuse("width", r.width, "; it must be 1 to ", kMostWorkers / r.depth, " at depth ", r.depth);
   const auto one_of = [](const std::string& value, const char* key,
                          std::initializer_list<const char*> choices) {
     std::string all;
@@ -76,83 +85,92 @@ void check_sizes(const Request& r) {
   one_of(r.scaling, "scaling", {"direct", "doubling", "halving"});
   one_of(r.gradient_sync, "gradient_sync", {"lazy", "eager", "eager-opt"});
   if (r.zero_stage < 0 || r.zero_stage > 1)
-    FailUsage("zero_stage is ", r.zero_stage, "; it must be 0, or 1 to shard optimizer state");
+    refuse("zero_stage", r.zero_stage, "; it must be 0, or 1 to shard optimizer state");
 }
 
 // What only Chimera can be asked for.
 void check_others(const Request& r) {
   if (r.pipeline_pairs != 1)
-    FailUsage("pipeline_pairs is ", r.pipeline_pairs, "; schedule ", r.schedule,
-              " has a fixed number of pipelines: use 1, or schedule chimera");
+    refuse("pipeline_pairs", r.pipeline_pairs, "; schedule ", r.schedule,
+           " has a fixed number of pipelines: use 1, or schedule chimera");
   if (r.scaling != "direct")
-    FailUsage("scaling is ", r.scaling, "; schedule ", r.schedule,
-              " has one way to take more micro-batches: use direct, or schedule chimera");
+    refuse("scaling", r.scaling, "; schedule ", r.schedule,
+           " has one way to take more micro-batches: use direct, or schedule chimera");
   if (r.split_backward && r.schedule != "zb-h1")
-    FailUsage("split_backward is true; schedule ", r.schedule,
-              " runs whole backwards: use false, or schedule chimera or zb-h1");
+    refuse("split_backward", "true; schedule ", r.schedule,
+           " runs whole backwards: use false, or schedule chimera or zb-h1");
   if (r.overlap_steps)
-    FailUsage("overlap_steps is true; schedule ", r.schedule, " cannot: use false, or schedule "
-              "chimera with split_backward");
+    refuse("overlap_steps", "true; schedule ", r.schedule,
+           " cannot: use false, or schedule "
+           "chimera with split_backward");
   if (r.schedule == "pipedream" && r.micro_batches != 1)
-    FailUsage("micro_batches is ", r.micro_batches,
-              "; pipedream updates after every micro-batch: use 1, or schedule pipedream-2bw");
+    refuse("micro_batches", r.micro_batches,
+           "; pipedream updates after every micro-batch: use 1, or schedule pipedream-2bw");
   if (r.schedule == "pipedream" && r.tied)
-    FailUsage("the embeddings are tied; under pipedream the first and the last stage hold different "
-              "versions of one matrix: use tied_embeddings false, or schedule pipedream-2bw");
+    FailUsage(
+        "the embeddings are tied; under pipedream the first and the last stage hold different "
+        "versions of one matrix: use tied_embeddings false, or schedule pipedream-2bw");
   if (r.schedule == "pipedream-2bw" && r.micro_batches < r.depth)
-    FailUsage("micro_batches is ", r.micro_batches, "; pipedream-2bw keeps two weight versions, "
-              "which takes at least depth micro-batches per update: use ", r.depth);
+    refuse("micro_batches", r.micro_batches,
+           "; pipedream-2bw keeps two weight versions, "
+           "which takes at least depth micro-batches per update: use ",
+           r.depth);
   const bool stale = r.schedule == "pipedream" || r.schedule == "pipedream-2bw";
   if (stale && r.zero_stage != 0)
-    FailUsage("zero_stage is ", r.zero_stage, "; schedule ", r.schedule, " keeps whole old versions "
-              "of the weights on every holder: use 0, or a synchronous schedule");
+    refuse("zero_stage", r.zero_stage, "; schedule ", r.schedule,
+           " keeps whole old versions "
+           "of the weights on every holder: use 0, or a synchronous schedule");
   if (r.schedule != "interleaved") {
     if (r.virtual_stages != 1)
-      FailUsage("virtual_stages is ", r.virtual_stages, "; schedule ", r.schedule,
-                " has one stage per worker and pipe: use 1, or schedule interleaved");
+      refuse("virtual_stages", r.virtual_stages, "; schedule ", r.schedule,
+             " has one stage per worker and pipe: use 1, or schedule interleaved");
     return;
   }
   const Index most_chunks = std::min(kMostDepth, kMostCells / r.micro_batches) / r.depth;
   if (r.virtual_stages < 1 || r.virtual_stages > most_chunks)
-    FailUsage("virtual_stages is ", r.virtual_stages, "; it must be 1 to ", most_chunks,
-              " at depth ", r.depth, " with ", r.micro_batches, " micro-batches");
+    refuse("virtual_stages", r.virtual_stages, "; it must be 1 to ", most_chunks, " at depth ",
+           r.depth, " with ", r.micro_batches, " micro-batches");
   if (r.virtual_stages > 1 && r.depth == 1)
-    FailUsage("virtual_stages is ", r.virtual_stages, " at depth 1; neighbouring stages must be on "
-              "two workers: use depth 2 or more, or 1 virtual stage");
+    refuse("virtual_stages", r.virtual_stages,
+           " at depth 1; neighbouring stages must be on "
+           "two workers: use depth 2 or more, or 1 virtual stage");
   if (r.micro_batches % r.depth != 0)
-    FailUsage("micro_batches is ", r.micro_batches, "; interleaved needs a multiple of depth ",
-              r.depth, ": use ", nearest_multiple(r.micro_batches, r.depth));
+    refuse("micro_batches", r.micro_batches, "; interleaved needs a multiple of depth ", r.depth,
+           ": use ", nearest_multiple(r.micro_batches, r.depth));
 }
 
 void check_chimera(const Request& r) {
   if (r.depth % 2 != 0) {
     const std::string even = r.depth == 1 ? "2" : concat(r.depth - 1, " or ", r.depth + 1);
-    FailUsage("depth is ", r.depth,
-              "; chimera needs an even depth, since with an odd one both directions need the same "
-              "worker at the same time: use ",
-              even, ", or schedule 1f1b");
+    refuse("depth", r.depth,
+           "; chimera needs an even depth, since with an odd one both directions need the same "
+           "worker at the same time: use ",
+           even, ", or schedule 1f1b");
   }
   if (r.pipeline_pairs < 1 || r.depth / 2 % r.pipeline_pairs != 0)
-    FailUsage("pipeline_pairs is ", r.pipeline_pairs, "; it must divide depth / 2 = ", r.depth / 2,
-              ": use ", nearest_divisor(r.depth / 2, r.pipeline_pairs));
+    refuse("pipeline_pairs", r.pipeline_pairs, "; it must divide depth / 2 = ", r.depth / 2,
+           ": use ", nearest_divisor(r.depth / 2, r.pipeline_pairs));
   if (r.virtual_stages != 1)
-    FailUsage("virtual_stages is ", r.virtual_stages,
-              "; chimera has one stage per worker and pipe: use 1, or schedule interleaved");
+    refuse("virtual_stages", r.virtual_stages,
+           "; chimera has one stage per worker and pipe: use 1, or schedule interleaved");
   if (r.scaling != "direct" && r.micro_batches % r.depth != 0)
-    FailUsage("micro_batches is ", r.micro_batches, "; scaling ", r.scaling,
-              " needs a multiple of depth ", r.depth, ": use ",
-              nearest_multiple(r.micro_batches, r.depth), ", or scaling direct");
+    refuse("micro_batches", r.micro_batches, "; scaling ", r.scaling, " needs a multiple of depth ",
+           r.depth, ": use ", nearest_multiple(r.micro_batches, r.depth), ", or scaling direct");
   if (r.scaling != "direct" && r.split_backward)
-    FailUsage("scaling is ", r.scaling, " and split_backward is true; a split backward fills the "
-              "bubbles that ", r.scaling, " removes: use scaling direct");
+    refuse("scaling", r.scaling,
+           " and split_backward is true; a split backward fills the "
+           "bubbles that ",
+           r.scaling, " removes: use scaling direct");
   if (r.scaling == "halving" && r.recompute)
-    FailUsage("scaling is halving and recompute is full; halving is doubling without recomputation: "
-              "use recompute none, or scaling doubling");
+    refuse("scaling",
+           "halving and recompute is full; halving is doubling without recomputation: "
+           "use recompute none, or scaling doubling");
   if (r.overlap_steps && !r.split_backward)
-    FailUsage("overlap_steps is true; steps of chimera overlap with split_backward true alone");
+    refuse("overlap_steps", "true; steps of chimera overlap with split_backward true alone");
   if (r.overlap_steps && r.zero_stage != 0)
-    FailUsage("zero_stage is ", r.zero_stage, " and overlap_steps is true; gathering the weights "
-              "would stand in the way of the next step: use one of them");
+    refuse("zero_stage", r.zero_stage,
+           " and overlap_steps is true; gathering the weights "
+           "would stand in the way of the next step: use one of them");
 }
 
 void check(const Request& r) {
@@ -174,13 +192,15 @@ std::string schedule_names() {
   return names;
 }
 
-std::string refusal(const Request& request) {
+Refusal refusal(const Request& request) {
   try {
     check(request);
+  } catch (const Refused& refused) {
+    return {refused.key, refused.what()};
   } catch (const UsageError& error) {
-    return error.what();
+    return {"", error.what()};
   }
-  return "";
+  return {};
 }
 
 ComputePlan generate(const Request& r) {
@@ -195,8 +215,7 @@ ComputePlan generate(const Request& r) {
   if (r.schedule == "interleaved") return interleaved(D, N, r.virtual_stages);
   if (r.overlap_steps) return chimera_overlapped(r);
   if (r.split_backward) return chimera_split(r);
-  if (r.scaling != "direct")
-    return f == 1 ? chimera_doubling(D, N) : chimera_doubling_searched(r);
+  if (r.scaling != "direct") return f == 1 ? chimera_doubling(D, N) : chimera_doubling_searched(r);
   return chimera_direct(D, N, f);
 }
 

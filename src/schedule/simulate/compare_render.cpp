@@ -27,7 +27,8 @@ struct Measure {
   std::string (*text)(double);
 };
 const Measure kMeasures[] = {{"time", &ComparedSchedule::seconds, seconds_text},
-                             {"bubble", &ComparedSchedule::bubble_ratio, percent},
+                             {"bubble", &ComparedSchedule::bubble_ratio,
+                              [](double share) { return percent(share); }},
                              {"activations", &ComparedSchedule::most_activations, number},
                              {"weights", &ComparedSchedule::most_weights, number}};
 

@@ -1,6 +1,9 @@
-#include "chimera/setup/config.h"
+#include "chimera/setup/config_file.h"
 
 #include <nlohmann/json.hpp>
+
+#include "chimera/setup/config_check.h"
+#include "chimera/setup/config_fields.h"
 
 #include "support/support.h"
 
@@ -131,7 +134,7 @@ TEST_CASE("each impossible value or combination is refused with its reason") {
       {"optimizer.grad_clip=-1", "between 0 and"},
       {"optimizer.label_smoothing=1", "between 0 and 0.999"},
       {"optimizer.epsilon=0", "between 1e-16 and 1"},
-      {"optimizer.clip_mode=rollback", "must be exact in this version"},
+      {"optimizer.clip_mode=rollback", "unknown key optimizer.clip_mode"},
       {"lr_schedule.type=step", "one of cosine, linear, constant"},
       {"lr_schedule.warmup_steps=11", "more than train.steps 10"},
       {"lr_schedule.min_learning_rate=1", "above optimizer.learning_rate"},
@@ -139,7 +142,7 @@ TEST_CASE("each impossible value or combination is refused with its reason") {
       {"train.sample_every=5", "needs data.tokenizer"},
       {"train.freeze_below=9", "the model's depths end at 5"},
       {"checkpoint.keep=0", "between 1 and"},
-      {"log.tensorboard=true", "metrics.jsonl alone"},
+      {"log.tensorboard=true", "unknown key log.tensorboard"},
       {"log.trace_steps=[1]", "log.directory is empty"},
       {"log.trace_steps=[0]", "steps are 1 to"},
       {"parallel=3", "must have the form section.key=value"},
