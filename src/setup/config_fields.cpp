@@ -1,6 +1,8 @@
 // The table of every configuration key.
 #include "chimera/setup/config_fields.h"
 
+#include <algorithm>
+
 #include "chimera/schedule/generate.h"
 
 namespace chimera {
@@ -192,6 +194,12 @@ std::vector<Field> config_fields(Config& config) {
   optimizer_fields(table, config);
   run_fields(table, config);
   return std::move(table.fields);
+}
+
+std::string meaning_of(const std::vector<Field>& fields, const std::string& path) {
+  const auto found = std::ranges::find(fields, path, &Field::path);
+  ENSURE(found != fields.end(), "the configuration has no key ", path);
+  return found->meaning;
 }
 
 }  // namespace chimera

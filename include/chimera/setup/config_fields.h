@@ -25,5 +25,7 @@ struct Field {
   std::string pointer() const;  // "/parallel/depth", its place in the JSON
 };
 std::vector<Field> config_fields(Config& config);
+// For the help of options that set a key: "D: pipeline stages".
+std::string meaning_of(const std::vector<Field>& fields, const std::string& path);
 
 }  // namespace chimera

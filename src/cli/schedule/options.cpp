@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "chimera/base/file.h"
+#include "chimera/setup/config_fields.h"
 
 namespace chimera::cli {
 namespace {
@@ -69,29 +70,26 @@ std::string schedules_help() {
 
 void add_request_options(CLI::App& sub, ScheduleOptions& o) {
   schedule::Request& r = o.request;
+  Config defaults;
+  const std::vector<Field> fields = config_fields(defaults);
+  const auto key = [&](const char* name) { return meaning_of(fields, concat("parallel.", name)); };
   sub.add_option("-s,--schedule", r.schedule, "one of " + schedule::schedule_names())
       ->capture_default_str();
-  sub.add_option("-D,--depth", r.depth, "pipeline depth")->capture_default_str();
+  sub.add_option("-D,--depth", r.depth, key("depth"))->capture_default_str();
   sub.add_option("-N,--micro-batches", r.micro_batches,
                  "micro-batches per step (default: D; pipedream: 1)");
-  sub.add_option("-f,--pipeline-pairs,--f", r.pipeline_pairs,
-                 "chimera: pipelines in each direction, a divisor of D/2")
+  sub.add_option("-f,--pipeline-pairs,--f", r.pipeline_pairs, key("pipeline_pairs"))
       ->capture_default_str();
-  sub.add_option("-W,--width", r.width, "replicas of the pipelines")->capture_default_str();
-  sub.add_option("--scaling", r.scaling, "chimera, N > D: direct, doubling or halving")
+  sub.add_option("-W,--width", r.width, key("width"))->capture_default_str();
+  sub.add_option("--scaling", r.scaling, key("scaling"))->capture_default_str();
+  sub.add_flag("--split-backward", r.split_backward, key("split_backward"));
+  sub.add_flag("--overlap-steps", r.overlap_steps, key("overlap_steps"));
+  sub.add_option("-v,--virtual-stages", r.virtual_stages, key("virtual_stages"))
       ->capture_default_str();
-  sub.add_flag("--split-backward", r.split_backward,
-               "chimera: input and weight gradients as two computations");
-  sub.add_flag("--overlap-steps", r.overlap_steps,
-               "chimera with --split-backward: no barrier between steps");
-  sub.add_option("-v,--virtual-stages", r.virtual_stages, "interleaved: stages per worker")
-      ->capture_default_str();
-  sub.add_option("--sync", r.gradient_sync, "reductions: lazy, eager or eager-opt")
-      ->capture_default_str();
-  sub.add_option("--zero", r.zero_stage, "1: optimizer state sharded over a stage's holders")
-      ->capture_default_str();
+  sub.add_option("--sync", r.gradient_sync, key("gradient_sync"))->capture_default_str();
+  sub.add_option("--zero", r.zero_stage, key("zero_stage"))->capture_default_str();
   sub.add_flag("--recompute", r.recompute, "activations are made again before every backward");
-  sub.add_flag("--tied", r.tied, "the embedding matrix is also the head's");
+  sub.add_flag("--tied", r.tied, meaning_of(fields, "model.tied_embeddings"));
 }
 
 void add_cost_options(CLI::App& sub, ScheduleOptions& o) {

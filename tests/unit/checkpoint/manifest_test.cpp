@@ -116,6 +116,29 @@ TEST_CASE("manifest: everything comes back") {
   CHECK(back.total_bytes() == 105);
 }
 
+TEST_CASE("manifest: every key of the model comes back") {
+  Manifest m = full_manifest();
+  const auto other = [](const model::ModelKey& key) {
+    if (const auto* number = std::get_if<double*>(&key.value))
+      **number = (key.least + key.most) / 2;
+    if (const auto* count = std::get_if<Index*>(&key.value)) **count *= 2;
+    if (const auto* flag = std::get_if<bool*>(&key.value)) **flag = !**flag;
+    if (const auto* text = std::get_if<std::string*>(&key.value)) **text = key.choices.back();
+  };
+  for (const model::ModelKey& key : model::model_keys(m.model)) other(key);
+  Manifest back = parse_manifest(to_text(m), "m");
+  const auto before = model::model_keys(m.model), after = model::model_keys(back.model);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    INFO(before[i].name);
+    std::visit(
+        [&](const auto* value) {
+          using Value = std::remove_cvref_t<decltype(*value)>;
+          CHECK(*value == *std::get<Value*>(after[i].value));
+        },
+        before[i].value);
+  }
+}
+
 TEST_CASE("manifest: each impossible value is refused with its key and value") {
   REQUIRE(kCases.size() >= 50);
   for (const Case& c : kCases) {

@@ -200,6 +200,21 @@ TEST_CASE("text that is no configuration is refused with the place") {
   CHECK_THROWS_AS(load_config("/", {}), Error);
 }
 
+TEST_CASE(
+    "a problem says which keys it is about, and is not reported where one was not understood") {
+  Config config = parse_config(kGood, "run.json", {});
+  CHECK(check_config(config).empty());
+  config.data.sequence_length = 17;
+  config.train.steps = 0;
+  const std::vector<ConfigProblem> problems = check_config(config);
+  REQUIRE(problems.size() == 2);
+  CHECK(problems[0].keys == std::vector<std::string>{"train.steps"});
+  CHECK_THAT(problems[0].text, Contains("train.steps is not set; say how many"));
+  CHECK(problems[1].keys == std::vector<std::string>{"data.sequence_length", "model.n_positions"});
+  const std::string unread = message_of(kGood, {"train.steps=\"ten\""});
+  CHECK_THAT(unread, Contains("1 problem") && Contains("train.steps is \"ten\""));
+}
+
 TEST_CASE("the explanation names every key once") {
   Config config;
   const std::string table = explain_config();
