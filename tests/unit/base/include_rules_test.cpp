@@ -243,7 +243,7 @@ TEST_CASE("includes: the checker finds planted violations and nothing else") {
   CHECK(count("include/chimera/base/log.h", "# ifdef CHIMERA_MPI") == 1);
   CHECK(count("src/nn/block.cpp", "#include \"../model/inner.h\"") == 1);
   CHECK(count("kernels/cuda/comm/no_nccl/no_nccl.cpp", "#include \"../transports.h\"") == 0);
-  CHECK(count("kernels/cuda/comm/no_nccl/no_nccl.cpp", "#include \"../../cpu/inner.h\"") == 1);
+  CHECK(count("kernels/cuda/comm/no_nccl/no_nccl.cpp", "#include \"../../../cpu/inner.h\"") == 1);
   CHECK(violations("include/chimera/base/log.h", "int x;\n").size() == 1);
 }
 
