@@ -6,7 +6,9 @@
 
 #include "chimera/base/rng.h"
 #include "chimera/runtime/launch.h"
+#include "chimera/runtime/worker.h"
 #include "chimera/setup/config_file.h"
+#include "chimera/train/checkpointing.h"
 #include "chimera/train/data_source.h"
 #include "chimera/train/trainer.h"
 #include "project.h"

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/base/json.h"
+#include "chimera/checkpoint/checkpoint.h"
 #include "chimera/tensor/half.h"
 #include "chimera/train/checkpointing.h"
 #include "support/golden.h"
@@ -58,11 +59,10 @@ Reached run(const GoldenModel& model, const Config& config, const std::string& f
     if (from.empty() && config.precision.compute == "fp16")
       worker.restore_loss_scale({.scale = 0x1p26, .good_steps = 5, .skipped = 0});
     std::vector<double> losses;
-    worker.train_steps(samples, start.step, start.step + steps,
-                       [&](Index, const StepResult& r) {
-                         losses.push_back(r.loss);
-                         return false;
-                       });
+    worker.train_steps(samples, start.step, start.step + steps, [&](Index, const StepResult& r) {
+      losses.push_back(r.loss);
+      return false;
+    });
     ENSURE(train::save_checkpoint(worker, config, {}, start.step + steps,
                                   (start.step + steps) * config.batch(), "test"),
            "not saved");

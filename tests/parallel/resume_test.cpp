@@ -7,6 +7,9 @@
 #include <set>
 
 #include "chimera/base/rng.h"
+#include "chimera/checkpoint/checkpoint.h"
+#include "chimera/runtime/worker.h"
+#include "chimera/train/checkpointing.h"
 #include "chimera/train/trainer.h"
 #include "support/support.h"
 
@@ -50,9 +53,10 @@ struct Variant {
   Index zero = 0;
   bool overlap = false;  // with the split backward that it needs
 };
-constexpr Variant kVariants[] = {{"1f1b", 1, 1, 4},    {"1f1b", 2, 1, 8},      {"gpipe", 4, 1, 4},
-                               {"chimera", 2, 1, 4}, {"chimera", 4, 1, 4},   {"chimera", 2, 2, 2, 1},
-                               {"1f1b", 2, 2, 4, 1}, {"chimera", 2, 1, 4, 0, true}};
+constexpr Variant kVariants[] = {{"1f1b", 1, 1, 4},    {"1f1b", 2, 1, 8},
+                                 {"gpipe", 4, 1, 4},   {"chimera", 2, 1, 4},
+                                 {"chimera", 4, 1, 4}, {"chimera", 2, 2, 2, 1},
+                                 {"1f1b", 2, 2, 4, 1}, {"chimera", 2, 1, 4, 0, true}};
 
 std::string name_of(const Variant& l) {
   return concat(l.schedule, " D", l.depth, " W", l.width, " N", l.micro_batches, " zero ", l.zero,
