@@ -1,6 +1,7 @@
 #pragma once
+// The simulator's costs from a trace.
+#include "chimera/runtime/trace.h"
 #include "chimera/schedule/simulate.h"
-#include "chimera/runtime/worker.h"
 
 namespace chimera::bench {
 

@@ -1,5 +1,6 @@
 #include "model_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "chimera/checkpoint/writer.h"
@@ -9,42 +10,36 @@
 namespace chimera::checkpoint {
 
 Json to_json(const model::ModelConfig& m) {
-  return {{"n_layer", m.n_layer},
-          {"n_head", m.n_head},
-          {"n_embd", m.n_embd},
-          {"n_positions", m.n_positions},
-          {"vocab_size", m.vocab_size},
-          {"tied_embeddings", m.tied_embeddings},
-          {"position_encoding", m.position_encoding},
-          {"embd_pdrop", m.embd_pdrop},
-          {"attn_pdrop", m.attn_pdrop},
-          {"resid_pdrop", m.resid_pdrop},
-          {"layer_norm_epsilon", m.layer_norm_epsilon},
-          {"initializer_range", m.initializer_range}};
+  model::ModelConfig copy = m;
+  Json object = Json::object();
+  for (const model::ModelKey& key : model::model_keys(copy))
+    std::visit([&](const auto* value) { object[key.name] = *value; }, key.value);
+  return object;
 }
 
 model::ModelConfig parse_model(const Json& object, const std::string& where) {
-  // 12 L C^2 + V C stays below 2^63 with these.
-  constexpr Index kLayers = 100'000, kWidth = 1'000'000, kMany = 100'000'000;
+  struct Reader {
+    Fields& fields;
+    const model::ModelKey& key;
+    const std::string& where;
+    void operator()(Index* value) const {
+      *value = fields.count(key.name, static_cast<Index>(key.least), static_cast<Index>(key.most));
+    }
+    void operator()(double* value) const { *value = fields.number(key.name, key.least, key.most); }
+    void operator()(bool* value) const { *value = fields.boolean(key.name); }
+    void operator()(std::string* value) const {
+      *value = fields.text(key.name);
+      ENSURE(std::ranges::count(key.choices, *value) > 0, where, ": unknown ", key.name, " ",
+             in_quotes(*value));
+    }
+  };
   Fields fields(object, where);
   model::ModelConfig m;
-  m.n_layer = fields.count("n_layer", 1, kLayers);
-  m.n_head = fields.count("n_head", 1, kWidth);
-  m.n_embd = fields.count("n_embd", 1, kWidth);
-  m.n_positions = fields.count("n_positions", 1, kMany);
-  m.vocab_size = fields.count("vocab_size", 1, kMany);
-  m.tied_embeddings = fields.boolean("tied_embeddings");
-  m.position_encoding = fields.text("position_encoding");
-  m.embd_pdrop = fields.number("embd_pdrop", 0, 1);
-  m.attn_pdrop = fields.number("attn_pdrop", 0, 1);
-  m.resid_pdrop = fields.number("resid_pdrop", 0, 1);
-  m.layer_norm_epsilon = fields.number("layer_norm_epsilon", 0, 1);
-  m.initializer_range = fields.number("initializer_range", 0, 1e6);
+  for (const model::ModelKey& key : model::model_keys(m))
+    std::visit(Reader{fields, key, where}, key.value);
   fields.done();
   ENSURE(m.n_embd % m.n_head == 0, where, ": n_embd ", m.n_embd, " is not divisible by n_head ",
          m.n_head);
-  ENSURE(m.position_encoding == "learned" || m.position_encoding == "sinusoidal", where,
-         ": unknown position_encoding ", in_quotes(m.position_encoding));
   return m;
 }
 

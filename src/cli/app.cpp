@@ -12,15 +12,9 @@
 
 #include "chimera/base/check.h"
 #include "chimera/base/log.h"
-#include "bench/bench_command.h"
-#include "checkpoint_command.h"
-#include "data_command.h"
-#include "plan_command.h"
-#include "schedule/schedule_command.h"
-#include "tokenizer_command.h"
-#include "train_command.h"
 #include "chimera/comm/communicator.h"
 #include "chimera/setup/build_identity.h"
+#include "commands.h"
 
 namespace chimera::cli {
 namespace {
@@ -91,7 +85,7 @@ int run(int argc, char** argv) {
   open_standard_descriptors();
   // A limit on file sizes then is an error of write, reported as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
-  // Streams of a GPU: lanes and links are more than the 8 queues that CUDA shares among them by
+  // A GPU has more streams (computation, links) than the 8 queues that CUDA shares among them by
   // default, where a message that waits could hold up another stream. Read when CUDA starts.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   int exit_code = 0;

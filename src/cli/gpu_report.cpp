@@ -4,6 +4,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "chimera/base/format.h"
 #include "chimera/plan/footprint.h"
 
 namespace chimera::cli {
@@ -15,8 +16,8 @@ std::string describe(const CudaDeviceInfo& d) {
   if (d.capability == 0) return d.problem;
   std::string text =
       concat(d.name, ", capability ", d.capability / 10, ".", d.capability % 10, ", ",
-             d.multiprocessors, " multiprocessors, ", plan::bytes_text(d.memory_bytes));
-  if (d.free_bytes > 0) text += concat(" (", plan::bytes_text(d.free_bytes), " free)");
+             d.multiprocessors, " multiprocessors, ", human_bytes(d.memory_bytes, 2));
+  if (d.free_bytes > 0) text += concat(" (", human_bytes(d.free_bytes, 2), " free)");
   if (!d.bus.empty()) text += ", " + d.bus;
   return d.problem.empty() ? text : text + "; " + d.problem;
 }

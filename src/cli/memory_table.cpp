@@ -4,14 +4,13 @@
 #include <cstdio>
 #include <iostream>
 
+#include "chimera/base/format.h"
 #include "chimera/plan/footprint.h"
 #include "chimera/setup/memory_check.h"
-#include "chimera/runtime/worker.h"
+#include "chimera/setup/programs.h"
 
 namespace chimera::cli {
 namespace {
-
-using plan::bytes_text;
 
 std::string in_gib(Index bytes) {
   char text[32];
@@ -55,14 +54,14 @@ void check_memory_of(const Config& config, Index devices, Index bytes) {
   }
   const std::string asked =
       concat(workers, workers == 1 ? " worker" : " workers", " on ", used,
-             used == 1 ? " device" : " devices", " of ", bytes_text(bytes), ": the fullest holds ",
-             fullest.size() == 1 ? "worker" : "workers");
+             used == 1 ? " device" : " devices", " of ", human_bytes(bytes, 2),
+             ": the fullest holds ", fullest.size() == 1 ? "worker" : "workers");
   std::string who;
   for (const int rank : fullest) who += concat(" ", rank);
-  std::cout << asked << who << " and needs " << bytes_text(most) << ", kernels' scratch included"
-            << std::endl;
+  std::cout << asked << who << " and needs " << human_bytes(most, 2)
+            << ", kernels' scratch included" << std::endl;
   if (most > bytes) Fail("does not fit; ", what_would_fit(config, fullest, bytes));
-  std::cout << "fits, " << bytes_text(bytes - most) << " are left\n";
+  std::cout << "fits, " << human_bytes(bytes - most, 2) << " are left\n";
 }
 
 }  // namespace chimera::cli

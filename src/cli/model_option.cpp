@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "chimera/setup/config_file.h"
+
 namespace chimera::cli {
 
 Config model_option(const std::string& name, Index sequence) {

@@ -7,12 +7,12 @@
 
 namespace chimera::data {
 
-void for_each_document(const Piece& piece, const TextOptions& options, const Path& file,
+void for_each_document(const TextChunk& chunk, const TextOptions& options, const Path& file,
                        TextStats& stats, const std::function<void(std::string_view)>& visit) {
-  std::string_view rest(piece.bytes);
+  std::string_view rest(chunk.bytes);
   std::string text;
   Utf8Counter utf8;
-  for (Index number = piece.first_line; !rest.empty(); ++number) {
+  for (Index number = chunk.first_line; !rest.empty(); ++number) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     if (std::all_of(line.begin(), line.end(), is_ascii_space)) continue;

@@ -16,14 +16,14 @@ namespace chimera::data {
 namespace {
 
 struct Job {
-  Piece piece;
+  TextChunk chunk;
   std::size_t file = 0;
 };
 
 struct Encoded {
   std::size_t file = 0;
   Part part = Part::Train;
-  Index piece_bytes = 0;
+  Index chunk_bytes = 0;
   TextStats stats;
   std::vector<TokenId> tokens;  // with <|endoftext|>
   std::string text;             // where it is to be written, too
@@ -36,18 +36,18 @@ class Encoder {
       : tokenizer_(tokenizer), options_(options), end_of_text_(*tokenizer.end_of_text()) {}
 
   Encoded encode(Job job) {
-    Encoded out{job.file, job.piece.part, static_cast<Index>(job.piece.bytes.size()), {}, {}, {}};
+    Encoded out{job.file, job.chunk.part, static_cast<Index>(job.chunk.bytes.size()), {}, {}, {}};
     const Path& file = options_.files[job.file];
     if (is_json_lines(file)) {
       const auto add = [&](std::string_view text) { document(text, true, true, out); };
-      for_each_document(job.piece, options_.text, file, out.stats, add);
+      for_each_document(job.chunk, options_.text, file, out.stats, add);
       return out;
     }
-    utf8_.add(job.piece.bytes);
+    utf8_.add(job.chunk.bytes);
     out.stats.not_utf8 = utf8_.finish();
-    out.stats.bytes = out.piece_bytes;
-    out.stats.documents = job.piece.ends_document;
-    document(job.piece.bytes, job.piece.begins_document, job.piece.ends_document, out);
+    out.stats.bytes = out.chunk_bytes;
+    out.stats.documents = job.chunk.ends_document;
+    document(job.chunk.bytes, job.chunk.begins_document, job.chunk.ends_document, out);
     return out;
   }
 
@@ -165,8 +165,8 @@ class Preparation {
             options_.shard_tokens};
   }
 
-  PieceSize piece_size() const {
-    PieceSize size = options_.pieces;
+  ChunkSize chunk_size() const {
+    ChunkSize size = options_.chunks;
     size.line_limit = options_.text.line_limit;
     return size;
   }
@@ -188,7 +188,7 @@ class Preparation {
   Split split_of(std::size_t i) {
     const Path& file = options_.files[i];
     const Index before = bytes_before(i);
-    const TextSize size = measure_text(file, piece_size(), [&](Index consumed) {
+    const TextSize size = measure_text(file, chunk_size(), [&](Index consumed) {
       report(PrepareProgress::Phase::Measure, before + consumed);
     });
     if (!is_json_lines(file)) {
@@ -207,22 +207,22 @@ class Preparation {
       const auto encoder = std::make_shared<Encoder>(tokenizer_, options_);
       return [encoder](Job job) { return encoder->encode(std::move(job)); };
     });
-    const std::size_t most_pieces = 8 * static_cast<std::size_t>(threads);
-    const Index most_bytes = 8 * threads * options_.pieces.target;
+    const std::size_t most_chunks = 8 * static_cast<std::size_t>(threads);
+    const Index most_bytes = 8 * threads * options_.chunks.target;
     Index bytes_in_flight = 0;
     const auto write_oldest = [&] {
       const Encoded oldest = encoders.pop();
-      bytes_in_flight -= oldest.piece_bytes;
+      bytes_in_flight -= oldest.chunk_bytes;
       write(oldest);
     };
     for (std::size_t i = 0; i < splits.size(); ++i) {
-      PieceReader reader(options_.files[i], piece_size(), splits[i]);
+      ChunkReader reader(options_.files[i], chunk_size(), splits[i]);
       const Index before = bytes_before(i);
-      for (Job job{{}, i}; reader.next(job.piece);) {
+      for (Job job{{}, i}; reader.next(job.chunk);) {
         while (encoders.in_flight() > 0 &&
-               (encoders.in_flight() >= most_pieces || bytes_in_flight >= most_bytes))
+               (encoders.in_flight() >= most_chunks || bytes_in_flight >= most_bytes))
           write_oldest();
-        bytes_in_flight += static_cast<Index>(job.piece.bytes.size());
+        bytes_in_flight += static_cast<Index>(job.chunk.bytes.size());
         encoders.push(std::move(job));
         report(PrepareProgress::Phase::Encode, before + reader.consumed());
         job = Job{{}, i};

@@ -2,7 +2,7 @@
 
 #include "byte_source.h"
 #include "chimera/base/log.h"
-#include "chimera/data/pieces.h"
+#include "chimera/data/chunks.h"
 #include "json_batch.h"
 
 namespace chimera::data {
@@ -11,19 +11,19 @@ bool is_json_lines(const Path& file) { return without_compression(file).extensio
 
 TextStats read_documents(const Path& file, const TextOptions& options,
                          const std::function<void(std::string_view, DocumentEnd)>& sink) {
-  PieceReader reader(file, {.line_limit = options.line_limit});
+  ChunkReader reader(file, {.line_limit = options.line_limit});
   TextStats stats;
   Utf8Counter utf8;
-  for (Piece piece; reader.next(piece);) {
+  for (TextChunk chunk; reader.next(chunk);) {
     if (reader.json_lines()) {
       const auto one = [&](std::string_view text) { sink(text, DocumentEnd::Yes); };
-      for_each_document(piece, options, file, stats, one);
+      for_each_document(chunk, options, file, stats, one);
       continue;
     }
-    utf8.add(piece.bytes);
-    stats.bytes += static_cast<Index>(piece.bytes.size());
-    stats.documents += piece.ends_document;
-    sink(piece.bytes, piece.ends_document ? DocumentEnd::Yes : DocumentEnd::No);
+    utf8.add(chunk.bytes);
+    stats.bytes += static_cast<Index>(chunk.bytes.size());
+    stats.documents += chunk.ends_document;
+    sink(chunk.bytes, chunk.ends_document ? DocumentEnd::Yes : DocumentEnd::No);
   }
   stats.not_utf8 += utf8.finish();
   check_documents(file, stats);

@@ -66,18 +66,18 @@ void Utf8Counter::add_byte(unsigned char byte) {
   if (byte == 0xf4) high_ = 0x8f;  // beyond U+10FFFF
 }
 
-void Utf8Counter::add(std::string_view piece) {
+void Utf8Counter::add(std::string_view chunk) {
   std::size_t i = 0;
-  while (i < piece.size()) {
+  while (i < chunk.size()) {
     std::uint64_t word = 0;
-    if (expected_ == 0 && i + sizeof word <= piece.size()) {
-      std::memcpy(&word, piece.data() + i, sizeof word);
+    if (expected_ == 0 && i + sizeof word <= chunk.size()) {
+      std::memcpy(&word, chunk.data() + i, sizeof word);
       if ((word & 0x8080808080808080u) == 0) {
         i += sizeof word;
         continue;
       }
     }
-    add_byte(static_cast<unsigned char>(piece[i++]));
+    add_byte(static_cast<unsigned char>(chunk[i++]));
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "chimera/model/parameters.h"
+#include "parameters.h"
 
 namespace chimera::model {
 

@@ -1,4 +1,4 @@
-#include "chimera/model/parameters.h"
+#include "parameters.h"
 
 #include <cmath>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "chimera/model/parameters.h"
+#include "parameters.h"
 
 namespace chimera::model {
 

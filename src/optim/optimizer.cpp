@@ -27,7 +27,7 @@ double clip_factor(double norm, double clip) {
   return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1.0;
 }
 
-Piece piece_of(const nn::Parameter& p, const Shard& shard) {
+ShardRange range_in_shard(const nn::Parameter& p, const Shard& shard) {
   const Index begin = p.region.offset / size_of(DType::F32), end = begin + p.region.size();
   const Index from = std::max(begin, shard.first), to = std::min(end, shard.first + shard.count);
   return {std::max(from - begin, Index{0}), std::max(to - from, Index{0})};
@@ -38,14 +38,14 @@ void adamw_step(Ops& ops, std::vector<AdamWTensor>& tensors, const nn::Parameter
                 Index n_layer, const Shard& shard) {
   tensors.clear();
   for (const nn::Parameter& p : params.parameters) {
-    const Piece piece = piece_of(p, shard);
-    if (p.frozen || piece.count == 0) continue;
+    const ShardRange range = range_in_shard(p, shard);
+    if (p.frozen || range.count == 0) continue;
     const auto whole = [&](const Flat& flat) {
-      return flat.at(p.region).reshaped({p.region.size()}).rows(piece.first, piece.count);
+      return flat.at(p.region).reshaped({p.region.size()}).rows(range.first, range.count);
     };
-    const Index offset = p.region.offset + (piece.first - shard.first) * size_of(DType::F32);
+    const Index offset = p.region.offset + (range.first - shard.first) * size_of(DType::F32);
     const auto sharded = [&](const Flat& flat) {
-      return Tensor(flat.base + offset, DType::F32, {piece.count});
+      return Tensor(flat.base + offset, DType::F32, {range.count});
     };
     const bool master = memory.master.base != nullptr;
     tensors.push_back(
@@ -57,7 +57,7 @@ void adamw_step(Ops& ops, std::vector<AdamWTensor>& tensors, const nn::Parameter
          .rate = static_cast<float>(step.rate * layer_rate(p, n_layer, config.layer_lr_decay)),
          .decay = p.decays() ? static_cast<float>(config.weight_decay) : 0.0f,
          .order = p.order,
-         .first = piece.first});
+         .first = range.first});
   }
   ops.adamw(tensors, {.beta1 = static_cast<float>(config.beta1),
                       .beta2 = static_cast<float>(config.beta2),

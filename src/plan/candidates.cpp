@@ -166,7 +166,7 @@ class Enumeration {
     Ranked ranked;
     ranked.candidate = {r, recompute, B, layers(B, Index{r.virtual_stages} * r.depth)};
     const Candidate& c = ranked.candidate;
-    if (const std::string why = schedule::refusal(r); !why.empty())
+    if (const std::string why = schedule::refusal(r).text; !why.empty())
       return refusals_.add("refused by schedule " + r.schedule, describe(c) + ": " + why);
     if (request_.refuse)
       if (const std::string why = request_.refuse(c); !why.empty())

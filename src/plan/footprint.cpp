@@ -1,7 +1,6 @@
 #include "chimera/plan/footprint.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <set>
 
@@ -74,7 +73,8 @@ std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index me
 namespace {
 
 // The largest number of elements that this member adds up: its chunk of a reduction.
-Index chunk_elements(const StageStateBytes& held, const nn::ParameterLayout& parameters, bool sharded) {
+Index chunk_elements(const StageStateBytes& held, const nn::ParameterLayout& parameters,
+                     bool sharded) {
   if (sharded)
     return shard_border(parameters, held.members, held.member + 1) -
            shard_border(parameters, held.members, held.member);
@@ -82,8 +82,8 @@ Index chunk_elements(const StageStateBytes& held, const nn::ParameterLayout& par
   return elements / held.members + (held.member < elements % held.members ? 1 : 0);
 }
 
-StageStateBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule& s, int replica,
-                     int worker, bool sharded) {
+StageStateBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule& s,
+                           int replica, int worker, bool sharded) {
   StageStateBytes held;
   held.stage = group.stage;
   held.copy = stage.parameters.layout.bytes();
@@ -141,7 +141,8 @@ Index WorkerFootprint::weights() const {
 }
 Index WorkerFootprint::gradients() const {
   Index sum = 0;
-  for (const StageStateBytes& h : held) sum += checked_mul(h.copy, h.accumulators * h.gradient_steps);
+  for (const StageStateBytes& h : held)
+    sum += checked_mul(h.copy, h.accumulators * h.gradient_steps);
   return sum;
 }
 Index WorkerFootprint::moments() const {
@@ -175,16 +176,6 @@ Index WorkerFootprint::bytes() const {
   Index sum = 0;
   for (const MemoryItem& item : items()) sum = checked_add(sum, item.bytes);
   return sum;
-}
-
-std::string bytes_text(Index bytes) {
-  static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
-  return text;
 }
 
 }  // namespace chimera::plan

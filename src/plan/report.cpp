@@ -1,6 +1,7 @@
 // The search's result for people.
 #include <cstdio>
 
+#include "chimera/base/format.h"
 #include "chimera/plan/search.h"
 
 namespace chimera::plan {
@@ -59,13 +60,13 @@ std::string report(const SearchRequest& request, const SearchResult& result) {
   const double tokens = static_cast<double>(request.batch) * static_cast<double>(request.T);
   for (const Ranked& r : result.ranked) {
     const schedule::Request& q = r.candidate.request;
-    out += formatted("%-13s %-17s %6d %5d %4ld %5d %-9s %4d %-9s %10s %10s %11.0f %6.1f%% %23s\n",
-                     q.schedule.c_str(), variant(r.candidate).c_str(), q.width, q.depth,
-                     static_cast<long>(r.candidate.samples), q.micro_batches,
-                     r.candidate.recompute.c_str(), q.zero_stage, q.gradient_sync.c_str(),
-                     milliseconds(r.seconds).c_str(), milliseconds(r.equation).c_str(),
-                     tokens / r.seconds, 100 * r.bubble,
-                     (bytes_text(r.most_memory) + " / " + bytes_text(r.least_memory)).c_str());
+    out += formatted(
+        "%-13s %-17s %6d %5d %4ld %5d %-9s %4d %-9s %10s %10s %11.0f %6.1f%% %23s\n",
+        q.schedule.c_str(), variant(r.candidate).c_str(), q.width, q.depth,
+        static_cast<long>(r.candidate.samples), q.micro_batches, r.candidate.recompute.c_str(),
+        q.zero_stage, q.gradient_sync.c_str(), milliseconds(r.seconds).c_str(),
+        milliseconds(r.equation).c_str(), tokens / r.seconds, 100 * r.bubble,
+        (human_bytes(r.most_memory, 2) + " / " + human_bytes(r.least_memory, 2)).c_str());
   }
   if (result.ranked.empty()) out += "no layout fits\n";
   if (!result.ranked.empty())

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "candidates.h"
+#include "chimera/base/format.h"
 #include "chimera/base/threads.h"
 #include "chimera/schedule/build.h"
 
@@ -190,7 +191,7 @@ class Search {
     if (nearest) least_too_much_ = memory.most;
     refusals_.add("too much memory",
                   concat(describe(c), ": worker ", memory.worker, " needs ", at_least,
-                         bytes_text(memory.most), " of ", bytes_text(memory_)),
+                         human_bytes(memory.most, 2), " of ", human_bytes(memory_, 2)),
                   nearest);
     return false;
   }

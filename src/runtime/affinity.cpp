@@ -30,7 +30,7 @@ std::optional<std::vector<int>> parse_cpu_list(const std::string& text) {
   return out;
 }
 
-bool bind_near(const std::string& bus, const Path& pci_devices) {
+bool pin_near(const std::string& bus, const Path& pci_devices) {
   std::string name = bus;
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
   std::ifstream file(pci_devices / name / "local_cpulist");

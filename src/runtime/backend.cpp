@@ -172,7 +172,7 @@ Backend make_backend(const Config& config, const Programs& programs, Communicato
   auto device = make_cuda_device(ordinal_of(comm, launch));
   if (launch != "local") {
     refuse_sharing(comm, *device);
-    bind_near(bus_of(*device));
+    pin_near(bus_of(*device));
   }
   auto ops = make_cuda_ops(*device, ops_settings(config, comm.rank()));
   if (config.parallel.gpu_aware_mpi && transport == DeviceTransport::Staged &&
@@ -193,7 +193,7 @@ Backend make_backend(const Config& config, const Programs& programs, Communicato
       concat("device: ", device->name(), "; messages: ", tensors->transport(), "\n");
   backend.identity = concat(cuda_device(device->ordinal()).name, ", ", cuda_matmul_library());
   backend.device = std::move(device);
-  backend.choices = [chosen = ops.get()] { return chosen->describe(); };
+  backend.autotuned = [chosen = ops.get()] { return chosen->describe(); };
   backend.ops = std::move(ops);
   backend.tensors = std::move(tensors);
   return backend;

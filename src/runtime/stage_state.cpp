@@ -157,11 +157,11 @@ void StageState::sum_squares(Ops& ops, Communicator& comm, int channel, Index st
     while (all.chunk_of(member).count == 0);
     return all.members()[member];
   };
-  const auto part = [&](const nn::Parameter& p, const optim::Piece& piece) {
-    return gradients.at(p.region).reshaped({p.region.size()}).rows(piece.first, piece.count);
+  const auto part = [&](const nn::Parameter& p, const optim::ShardRange& range) {
+    return gradients.at(p.region).reshaped({p.region.size()}).rows(range.first, range.count);
   };
-  const auto finish = [&](const nn::Parameter& p, const optim::Piece& piece, const double& sum) {
-    if (piece.first + piece.count == p.region.size())
+  const auto finish = [&](const nn::Parameter& p, const optim::ShardRange& range, const double& sum) {
+    if (range.first + range.count == p.region.size())
       values[static_cast<std::size_t>(p.order)] = sum;
     else
       comm.send(neighbour(1), channel, std::as_bytes(std::span(&sum, 1)),
@@ -170,24 +170,24 @@ void StageState::sum_squares(Ops& ops, Communicator& comm, int channel, Index st
   // All that begin here at once; then the one, if any, that another holder began.
   norms_.assign(params_.parameters.size(), 0.0);
   normed_.clear();
-  const auto begins_here = [&](const nn::Parameter& p, const optim::Piece& piece) {
-    return !p.frozen && piece.count > 0 && piece.first == 0;
+  const auto begins_here = [&](const nn::Parameter& p, const optim::ShardRange& range) {
+    return !p.frozen && range.count > 0 && range.first == 0;
   };
   for (const nn::Parameter& p : params_.parameters)
-    if (const auto piece = optim::piece_of(p, shard_); begins_here(p, piece))
-      normed_.push_back(part(p, piece));
+    if (const auto range = optim::range_in_shard(p, shard_); begins_here(p, range))
+      normed_.push_back(part(p, range));
   ops.sum_squares(std::span(norms_).first(normed_.size()), normed_);
   std::size_t next = 0;
   for (const nn::Parameter& p : params_.parameters)
-    if (const auto piece = optim::piece_of(p, shard_); begins_here(p, piece))
-      finish(p, piece, norms_[next++]);
+    if (const auto range = optim::range_in_shard(p, shard_); begins_here(p, range))
+      finish(p, range, norms_[next++]);
   for (const nn::Parameter& p : params_.parameters) {
-    const optim::Piece piece = optim::piece_of(p, shard_);
-    if (p.frozen || piece.count == 0 || piece.first == 0) continue;
+    const optim::ShardRange range = optim::range_in_shard(p, shard_);
+    if (p.frozen || range.count == 0 || range.first == 0) continue;
     double sum = 0;
     comm.recv(neighbour(-1), channel, std::as_writable_bytes(std::span(&sum, 1)),
               "a norm that another holder began");
-    finish(p, piece, ops.sum_squares(part(p, piece), sum));
+    finish(p, range, ops.sum_squares(part(p, range), sum));
   }
 }
 

@@ -73,8 +73,8 @@ void Worker::set_weight(const Entry& e, std::span<const float> values) {
          " numbers; it has ", e.weight.size());
   if (e.weight.type() == DType::F32)
     return device().copy_in(e.weight.raw(), values.data(), e.weight.bytes());
-  if (e.piece.count > 0)
-    device().copy_in(e.master.raw(), values.data() + e.piece.first, e.master.bytes());
+  if (e.range.count > 0)
+    device().copy_in(e.master.raw(), values.data() + e.range.first, e.master.bytes());
   // What the last update's rounding made of these values; before any, and of what none changes, the
   // nearest.
   const Index t = held_.begin()->second.newest() - loss_scale_.skipped();
@@ -91,15 +91,15 @@ void Worker::for_each_parameter(const std::function<void(const Entry&)>& visit) 
   for (auto& [id, stage] : held_) {
     StageState& held = stage;
     for (const nn::Parameter& p : held.params().parameters) {
-      const optim::Piece piece = optim::piece_of(p, held.shard());
+      const optim::ShardRange range = optim::range_in_shard(p, held.shard());
       const auto moment = [&](Flat flat) {
         if (!held.sharded()) return flat.at(p.region);
         const Index offset =
-            p.region.offset + (piece.first - held.shard().first) * size_of(DType::F32);
-        return Tensor(flat.base + offset, DType::F32, {piece.count});
+            p.region.offset + (range.first - held.shard().first) * size_of(DType::F32);
+        return Tensor(flat.base + offset, DType::F32, {range.count});
       };
       visit({p, held.weights(held.newest()).at(p.region), moment(held.m()), moment(held.v()),
-             held.has_master() ? moment(held.master()) : Tensor(), piece, held.sum().at(p.region),
+             held.has_master() ? moment(held.master()) : Tensor(), range, held.sum().at(p.region),
              held.counts(), held.versions(),
              [&held, &p](Index back) { return held.weights(held.newest() - back).at(p.region); }});
     }

@@ -1,6 +1,11 @@
 // The table of every configuration key.
+#include "chimera/setup/config_fields.h"
+
+#include <concepts>
+
+#include <algorithm>
+
 #include "chimera/schedule/generate.h"
-#include "chimera/setup/config.h"
 
 namespace chimera {
 namespace {
@@ -13,23 +18,24 @@ class Table {
 
   void section(std::string name) { section_ = std::move(name) + "."; }
   template <std::signed_integral T>
-  void count(const char* key, T& target, double least, double most, std::string meaning) {
-    fields.push_back({section_ + key, &target, least, most, {}, std::move(meaning)});
+  Field& count(const char* key, T& target, double least, double most, std::string meaning) {
+    return add({section_ + key, &target, least, most, {}, std::move(meaning)});
   }
-  void number(const char* key, double& target, double least, double most, std::string meaning) {
-    fields.push_back({section_ + key, &target, least, most, {}, std::move(meaning)});
+  Field& number(const char* key, double& target, double least, double most, std::string meaning) {
+    return add({section_ + key, &target, least, most, {}, std::move(meaning)});
   }
-  void flag(const char* key, bool& target, std::string meaning) {
-    fields.push_back({section_ + key, &target, 0, 0, {}, std::move(meaning)});
+  Field& flag(const char* key, bool& target, std::string meaning) {
+    return add({section_ + key, &target, 0, 0, {}, std::move(meaning)});
   }
-  void text(const char* key, std::string& target, std::string meaning,
-            std::vector<std::string> choices = {}) {
-    fields.push_back({section_ + key, &target, 0, 0, std::move(choices), std::move(meaning)});
+  Field& text(const char* key, std::string& target, std::string meaning,
+              std::vector<std::string> choices = {}) {
+    return add({section_ + key, &target, 0, 0, std::move(choices), std::move(meaning)});
   }
   template <class T>
-  void list(const char* key, std::vector<T>& target, std::string meaning) {
-    fields.push_back({section_ + key, &target, 0, kMany, {}, std::move(meaning)});
+  Field& list(const char* key, std::vector<T>& target, std::string meaning) {
+    return add({section_ + key, &target, 0, kMany, {}, std::move(meaning)});
   }
+  Field& add(Field field) { return fields.emplace_back(std::move(field)); }
 
  private:
   std::string section_;
@@ -39,32 +45,26 @@ void model_fields(Table& t, Config& c) {
   std::vector<std::string> names;
   for (const model::Preset& preset : model::presets()) names.push_back(preset.name);
   t.section("model");
-  t.text("preset", c.preset, "a published shape; keys beside it override it", names);
-  t.count("n_layer", c.model.n_layer, 1, 10000, "transformer blocks");
-  t.count("n_head", c.model.n_head, 1, 10000, "attention heads; divides n_embd");
-  t.count("n_embd", c.model.n_embd, 1, 1 << 20, "channels");
-  t.count("n_positions", c.model.n_positions, 1, 1 << 24, "longest context in tokens");
-  t.count("vocab_size", c.model.vocab_size, 2, 1 << 24, "token ids; that of the tokenizer");
-  t.flag("tied_embeddings", c.model.tied_embeddings, "the head is the token embedding");
-  t.text("position_encoding", c.model.position_encoding, "learned, or fixed sines and cosines",
-         {"learned", "sinusoidal"});
-  t.number("embd_pdrop", c.model.embd_pdrop, 0, 0.99, "dropout after the embeddings");
-  t.number("attn_pdrop", c.model.attn_pdrop, 0, 0.99, "dropout of attention probabilities");
-  t.number("resid_pdrop", c.model.resid_pdrop, 0, 0.99, "dropout before each residual sum");
-  t.number("layer_norm_epsilon", c.model.layer_norm_epsilon, 1e-12, 0.1, "added to the variance");
-  t.number("initializer_range", c.model.initializer_range, 1e-6, 10,
-           "standard deviation of initial matrices");
+  t.text("preset", c.preset, "a published shape; keys beside it override it", names).empty = "null";
+  for (const model::ModelKey& key : model::model_keys(c.model)) {
+    Field& field = t.add({"model." + key.name, static_cast<Index*>(nullptr), key.least, key.most,
+                          key.choices, key.meaning});
+    std::visit([&](auto* value) { field.target = value; }, key.value);
+    if (key.required) field.required = "set it, or model.preset";
+  }
 }
 
 void data_fields(Table& t, Config& c) {
   t.section("data");
   t.list("train", c.data.train,
-         "token shards: paths or patterns, or [{\"files\": [...], \"weight\": w}, ...]");
+         "token shards: paths or patterns, or [{\"files\": [...], \"weight\": w}, ...]")
+      .required = "name token shards made by `chimera data prepare`";
   t.list("validation", c.data.validation, "token shards for evaluation");
   t.text("tokenizer", c.data.tokenizer, "folder or .tiktoken file; copied into checkpoints");
   t.count("sequence_length", c.data.sequence_length, 0, 1 << 24,
-          "tokens per sample; 0: n_positions");
-  t.count("seed", c.data.seed, 0, kMany, "order of the samples");
+          "tokens per sample; 0: n_positions")
+      .warn_on_resume = true;
+  t.count("seed", c.data.seed, 0, kMany, "order of the samples").warn_on_resume = true;
 }
 
 void parallel_fields(Table& t, Config& c) {
@@ -109,7 +109,8 @@ void parallel_fields(Table& t, Config& c) {
          {"none", "selective", "full"});
   t.list("stage_layers", p.stage_layers,
          "\"auto\", equal times by operation counts; or the number of layers of each of the v * D "
-         "stages");
+         "stages")
+      .empty = "\"auto\"";
   t.text("calibration", p.calibration,
          concat("measured times (chimera bench step --save): for stage_layers auto and for "
                 "schedules that are searched (",
@@ -139,20 +140,26 @@ void run_fields(Table& t, Config& c) {
   t.section("precision");
   t.text("compute", c.precision.compute,
          "type of activations, messages and weights; sums and the optimizer's state are fp32",
-         {"fp32", "bf16", "fp16"});
+         {"fp32", "bf16", "fp16"})
+      .warn_on_resume = true;
   t.text(
-      "loss_scale", c.precision.loss_scale,
-      "under fp16 alone: \"dynamic\" begins at 65536, halves where gradients overflow (that step "
-      "is skipped) and doubles after 2000 good steps; or a fixed number");
+       "loss_scale", c.precision.loss_scale,
+       "under fp16 alone: \"dynamic\" begins at 65536, halves where gradients overflow (that step "
+       "is skipped) and doubles after 2000 good steps; or a fixed number")
+      .or_number = true;
   t.flag("stochastic_rounding", c.precision.stochastic_rounding,
-         "16-bit weights are rounded at random such that their mean is exact, not to nearest");
+         "16-bit weights are rounded at random such that their mean is exact, not to nearest")
+      .warn_on_resume = true;
   t.section("train");
   t.text("init_from", c.train.init_from,
-         "null, a checkpoint or a folder with model.safetensors to start from");
+         "null, a checkpoint or a folder with model.safetensors to start from")
+      .empty = "null";
   t.count("freeze_below", c.train.freeze_below, 0, 10001,
-          "parameters at a depth below this stay as they are: 1 embeddings, 2 also block 0, ...");
-  t.count("steps", c.train.steps, 1, kMany, "optimizer steps");
-  t.count("seed", c.train.seed, 0, kMany, "initial weights and dropout");
+          "parameters at a depth below this stay as they are: 1 embeddings, 2 also block 0, ...")
+      .warn_on_resume = true;
+  t.count("steps", c.train.steps, 1, kMany, "optimizer steps").required =
+      "say how many optimizer steps to run";
+  t.count("seed", c.train.seed, 0, kMany, "initial weights and dropout").warn_on_resume = true;
   t.count("log_every", c.train.log_every, 1, kMany, "steps between printed lines");
   t.count("eval_every", c.train.eval_every, 0, kMany, "steps between evaluations; 0: none");
   t.count("eval_batches", c.train.eval_batches, 1, kMany, "batches of an evaluation");
@@ -165,7 +172,6 @@ void run_fields(Table& t, Config& c) {
   t.section("log");
   t.text("directory", c.log.directory,
          "metrics.jsonl, resolved configuration, identity of the build; empty: none");
-  t.flag("tensorboard", c.log.tensorboard, "false in this version: TensorBoard event files");
   t.list("trace_steps", c.log.trace_steps,
          "steps whose timeline is written to the log directory, for Perfetto");
 }
@@ -179,7 +185,6 @@ void optimizer_fields(Table& t, Config& c) {
   t.number("epsilon", o.epsilon, 1e-16, 1, "outside the root");
   t.number("weight_decay", o.weight_decay, 0, 100, "decoupled, on matrices alone");
   t.number("grad_clip", o.grad_clip, 0, 1e9, "largest global norm; 0: off");
-  t.text("clip_mode", o.clip_mode, "exact: by this step's norm", {"exact"});
   t.number("label_smoothing", o.label_smoothing, 0, 0.999,
            "share of the target spread evenly over the vocabulary");
   t.number("layer_lr_decay", o.layer_lr_decay, 1e-6, 1, "rate factor per layer below the head");
@@ -191,6 +196,12 @@ void optimizer_fields(Table& t, Config& c) {
 
 }  // namespace
 
+std::string Field::pointer() const {
+  std::string out = "/" + path;
+  out[out.find('.')] = '/';
+  return out;
+}
+
 std::vector<Field> config_fields(Config& config) {
   Table table;
   model_fields(table, config);
@@ -198,11 +209,13 @@ std::vector<Field> config_fields(Config& config) {
   parallel_fields(table, config);
   optimizer_fields(table, config);
   run_fields(table, config);
-  for (Field& field : table.fields)
-    for (const char* key : {"model.n_layer", "model.n_head", "model.n_embd", "model.n_positions",
-                            "model.vocab_size", "data.train", "train.steps"})
-      if (field.path == key) field.required = true;
   return std::move(table.fields);
+}
+
+std::string meaning_of(const std::vector<Field>& fields, const std::string& path) {
+  const auto found = std::ranges::find(fields, path, &Field::path);
+  ENSURE(found != fields.end(), "the configuration has no key ", path);
+  return found->meaning;
 }
 
 }  // namespace chimera

@@ -4,10 +4,11 @@
 #include <functional>
 #include <limits>
 
+#include "chimera/base/format.h"
+#include "chimera/setup/config_check.h"
+
 namespace chimera {
 namespace {
-
-using plan::bytes_text;
 
 // Kernels' scratch, algorithms of products, graphs: what is made at first use.
 constexpr Index kReserve = Index{512} << 20;
@@ -69,8 +70,8 @@ std::string what_would_fit(const Config& config, const std::vector<int>& ranks, 
         memory_needed(footprints(change.config, build_programs(change.config)), ranks);
     if (then > bytes) continue;
     told = change.group;
-    text +=
-        concat(text.empty() ? "would fit: " : "\n  or ", change.text, " (", bytes_text(then), ")");
+    text += concat(text.empty() ? "would fit: " : "\n  or ", change.text, " (",
+                   human_bytes(then, 2), ")");
   }
   if (!text.empty()) return text;
   // More stages on the same GPU would need more.
@@ -86,12 +87,12 @@ void check_memory(const Config& config, const Programs& programs, const std::vec
   if (needs <= free_bytes) return;
   const plan::WorkerFootprint& own = all.at(static_cast<std::size_t>(ranks.front()));
   std::string message =
-      concat("not enough memory on ", device, ": ", bytes_text(needs), " are needed",
+      concat("not enough memory on ", device, ": ", human_bytes(needs, 2), " are needed",
              ranks.size() > 1 ? concat(" by ", ranks.size(), " workers") : "", ", ",
-             bytes_text(free_bytes), " are free. Worker ", ranks.front(), " takes");
+             human_bytes(free_bytes, 2), " are free. Worker ", ranks.front(), " takes");
   for (const plan::MemoryItem& item : own.items())
-    message += concat("\n  ", item.owner, ", ", item.name, ": ", bytes_text(item.bytes));
-  message += concat("\n  in reserve, for what kernels need: ", bytes_text(kReserve));
+    message += concat("\n  ", item.owner, ", ", item.name, ": ", human_bytes(item.bytes, 2));
+  message += concat("\n  in reserve, for what kernels need: ", human_bytes(kReserve, 2));
   Fail(message, "\n", what_would_fit(config, ranks, free_bytes));
 }
 

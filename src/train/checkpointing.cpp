@@ -4,7 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint_tensors.h"
+#include "chimera/base/json.h"
 #include "chimera/base/log.h"
+#include "chimera/checkpoint/checkpoint.h"
+#include "chimera/comm/collectives.h"
+#include "chimera/runtime/worker.h"
+#include "chimera/setup/config_fields.h"
+#include "chimera/setup/config_file.h"
 #include "chimera/tensor/half.h"
 #include "chimera/tensor/host_copy.h"
 
@@ -77,19 +83,19 @@ std::vector<float> read_whole(const Source& source, const std::string& name,
   return values;
 }
 
-// A whole tensor of the checkpoint, of which this worker keeps a piece.
-void read_piece(const Checkpoint& source, const std::string& name, const Worker::Entry& e,
+// A whole tensor of the checkpoint, of which this worker keeps a range.
+void read_range(const Checkpoint& source, const std::string& name, const Worker::Entry& e,
                 Device& device, const Tensor& destination) {
   Region region = e.parameter.region;
   region.offset = 0;
   const auto in_shape = [&](void* memory) {
     return Flat{static_cast<std::byte*>(memory)}.at(region);
   };
-  if (e.piece.count == region.size())
+  if (e.range.count == region.size())
     return read_tensor(source, name, device, in_shape(destination.raw()));
-  if (e.piece.count == 0) return;
+  if (e.range.count == 0) return;
   const std::vector<float> memory = read_whole(source, name, e.parameter);
-  device.copy_in(destination.raw(), memory.data() + e.piece.first, destination.bytes());
+  device.copy_in(destination.raw(), memory.data() + e.range.first, destination.bytes());
 }
 
 template <class Source>
@@ -141,19 +147,15 @@ void read_weights(Worker& worker, const std::string& from) {
 
 void check_same_model(const model::ModelConfig& stored, const model::ModelConfig& now,
                       const std::string& where) {
-  const auto same = [&](const char* key, Index a, Index b) {
-    ENSURE(a == b, "the checkpoint ", where, " has model.", key, " ", a, ", the configuration ", b,
-           "; use the checkpoint's value, another checkpoint.directory, or --resume never");
+  model::ModelConfig a = stored, b = now;
+  const auto text = [](const model::ModelKey& key) {
+    return std::visit([](const auto* value) { return concat(*value); }, key.value);
   };
-  same("n_layer", stored.n_layer, now.n_layer);
-  same("n_head", stored.n_head, now.n_head);
-  same("n_embd", stored.n_embd, now.n_embd);
-  same("n_positions", stored.n_positions, now.n_positions);
-  same("vocab_size", stored.vocab_size, now.vocab_size);
-  same("tied_embeddings", stored.tied_embeddings, now.tied_embeddings);
-  ENSURE(stored.position_encoding == now.position_encoding, "the checkpoint ", where,
-         " has model.position_encoding ", stored.position_encoding, ", the configuration ",
-         now.position_encoding, "; use the checkpoint's value");
+  const std::vector<model::ModelKey> before = model::model_keys(a), keys = model::model_keys(b);
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    ENSURE(!keys[i].shape || text(before[i]) == text(keys[i]), "the checkpoint ", where,
+           " has model.", keys[i].name, " ", text(before[i]), ", the configuration ", text(keys[i]),
+           "; use the checkpoint's value, another checkpoint.directory, or --resume never");
 }
 
 std::map<std::string, std::string> environment_of(const Worker& worker,
@@ -170,15 +172,12 @@ void warn_of_differences(const checkpoint::Manifest& stored, const Config& confi
   const Json before_run = parse_json(stored.config, "the checkpoint's configuration");
   const Json this_run = config_to_json(config);
   std::string changed;
-  for (const auto& [section, key] : {std::pair{"data", "seed"},
-                                     {"data", "sequence_length"},
-                                     {"train", "seed"},
-                                     {"train", "freeze_below"},
-                                     {"precision", "compute"},
-                                     {"precision", "stochastic_rounding"}}) {
-    if (!before_run.contains(section) || !before_run[section].contains(key)) continue;
-    const Json &a = before_run[section][key], &b = this_run[section][key];
-    if (a != b) changed += concat(" ", section, ".", key, " ", a.dump(), " -> ", b.dump(), ";");
+  Config copy = config;
+  for (const Field& field : config_fields(copy)) {
+    const Json::json_pointer place(field.pointer());
+    if (!field.warn_on_resume || !before_run.contains(place)) continue;
+    const Json &a = before_run[place], &b = this_run[place];
+    if (a != b) changed += concat(" ", field.path, " ", a.dump(), " -> ", b.dump(), ";");
   }
   if (before_run.contains("parallel")) {
     const Json& p = before_run["parallel"];
@@ -330,8 +329,8 @@ Resumed load_or_initialize(Worker& worker, const Config& config, const RunIdenti
   restore_state(worker, parse_json(manifest.state, from + ", \"state\""), manifest.step);
   worker.for_each_parameter([&](const Worker::Entry& e) {
     read_weight(worker, source, e);
-    read_piece(source, "adam.m." + e.parameter.name, e, worker.device(), e.m);
-    read_piece(source, "adam.v." + e.parameter.name, e, worker.device(), e.v);
+    read_range(source, "adam.m." + e.parameter.name, e, worker.device(), e.m);
+    read_range(source, "adam.v." + e.parameter.name, e, worker.device(), e.v);
   });
   read_versions(worker, source);
   if (comm.rank() == 0)

@@ -5,10 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "chimera/base/json.h"
 #include "chimera/checkpoint/checkpoint.h"
 #include "chimera/data/manifest.h"
-#include "chimera/train/data_source.h"
 #include "chimera/runtime/launch.h"
+#include "chimera/runtime/worker.h"
+#include "chimera/train/data_source.h"
 
 namespace chimera::train {
 namespace {
@@ -73,8 +75,8 @@ EvaluationReport evaluate_checkpoint(const std::string& checkpoint,
 
   const Programs programs = build_programs(config);
   run_workers(config, [&](Communicator& comm) {
-    Worker worker(config, programs, comm, [] { return false; },
-                  make_backend(config, programs, comm));
+    Worker worker(
+        config, programs, comm, [] { return false; }, make_backend(config, programs, comm));
     std::vector<float> values;
     worker.for_each_parameter([&](const Worker::Entry& e) {
       values.resize(static_cast<std::size_t>(e.weight.size()));

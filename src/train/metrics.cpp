@@ -1,24 +1,19 @@
-#include "chimera/train/metrics.h"
-
-#include "chimera/base/log.h"
+#include "metrics.h"
 
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "chimera/base/format.h"
+#include "chimera/base/json.h"
+#include "chimera/base/log.h"
+#include "chimera/model/config.h"
+
 namespace chimera::train {
 namespace {
-
-template <class... Args>
-std::string format(const char* pattern, Args... args) {
-  char buffer[512];
-  std::snprintf(buffer, sizeof buffer, pattern, args...);
-  return buffer;
-}
 
 struct Kept {
   std::string lines;
@@ -40,38 +35,13 @@ Kept lines_up_to(const Path& path, Index last) {
   return kept;
 }
 
-}  // namespace
-
-std::string human_bytes(Index bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(units); ++unit) value /= 1024;
-  return format(unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-}
-
-std::string human_count(double value) {
-  if (value >= 1e9) return format("%.2fG", value / 1e9);
-  if (value >= 1e6) return format("%.2fM", value / 1e6);
-  if (value >= 1e3) return format("%.1fk", value / 1e3);
-  return format("%.0f", value);
-}
-
-std::string human_seconds(double seconds) {
-  const auto s = static_cast<long>(std::lround(seconds));
-  if (s < 60) return format("%lds", s);
-  if (s < 3600) return format("%ldm%02lds", s / 60, s % 60);
-  return format("%ldh%02ldm", s / 3600, s % 3600 / 60);
-}
-
+// Of this process now.
 Index resident_bytes() {
   std::ifstream in("/proc/self/statm");
   Index total = 0, resident = 0;
   in >> total >> resident;
   return resident * sysconf(_SC_PAGESIZE);
 }
-
-namespace {
 
 // A run that starts at step 0 writes a new file; an older run's stays under another name.
 void keep_aside(const Path& path) {

@@ -6,9 +6,10 @@
 #include "chimera/base/threads.h"
 #include "chimera/device/cuda_info.h"
 #include "chimera/ops/machine_limits.h"
+#include "chimera/runtime/launch.h"
+#include "chimera/runtime/worker.h"
 #include "chimera/tensor/half.h"
 #include "chimera/tensor/host_copy.h"
-#include "chimera/runtime/launch.h"
 
 namespace chimera::train {
 namespace {

@@ -1,7 +1,8 @@
-#include "chimera/train/sampling.h"
+#include "sampling.h"
 
 #include <algorithm>
 
+#include "chimera/runtime/worker.h"
 #include "chimera/tensor/half.h"
 #include "chimera/tensor/host_copy.h"
 #include "chimera/train/generate.h"

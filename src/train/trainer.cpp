@@ -6,28 +6,32 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "chimera/base/format.h"
+#include "chimera/base/json.h"
 #include "chimera/base/log.h"
+#include "chimera/base/stopwatch.h"
 #include "chimera/base/threads.h"
+#include "chimera/checkpoint/checkpoint.h"
+#include "chimera/comm/collectives.h"
+#include "chimera/runtime/launch.h"
+#include "chimera/runtime/trace.h"
+#include "chimera/runtime/worker.h"
 #include "chimera/schedule/lower.h"
 #include "chimera/schedule/render.h"
+#include "chimera/setup/config_file.h"
+#include "chimera/train/checkpointing.h"
 #include "chimera/train/data_source.h"
-#include "chimera/train/metrics.h"
-#include "chimera/train/sampling.h"
-#include "chimera/runtime/trace.h"
-#include "chimera/runtime/launch.h"
+#include "metrics.h"
 #include "mfu_peak.h"
+#include "sampling.h"
 
 namespace chimera::train {
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 constexpr int kStartChannel = 100;
 
 // The first step may touch cold files and make what is made once.
-constexpr double kFirstStepPatience = 10;
+constexpr double kFirstStepTimeoutScale = 10;
 
 std::string random_id() {
   std::random_device entropy;
@@ -53,11 +57,13 @@ std::string schedule_summary(const schedule::Schedule& plan) {
 
 void print_plan(const Config& config, const Programs& programs, const std::string& data,
                 Worker& worker, const std::vector<double>& totals) {
-  std::cout << worker.backend().description << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
+  std::cout << worker.backend().description
+            << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
             << " parameters, " << config.model.n_layer << " layers, " << config.model.n_embd
             << " wide, vocabulary " << config.model.vocab_size << "; batch " << config.batch()
             << " x " << config.sequence_length() << " tokens"
-            << (config.precision.compute == "fp32" ? "" : ", in " + config.precision.compute) << "\n"
+            << (config.precision.compute == "fp32" ? "" : ", in " + config.precision.compute)
+            << "\n"
             << data << schedule_summary(programs.train) << "memory of worker 0:\n";
   Index total = 0;
   for (const plan::MemoryItem& item : worker.memory()) {
@@ -124,7 +130,7 @@ class Run {
   ExitCode train() {
     if (options_.check) return ExitCode::Done;
     run_id_ = broadcast_text(worker_.comm(), lead_ ? random_id() : "", "the run's name");
-    worker_.set_timeout_scale(kFirstStepPatience);
+    worker_.set_timeout_scale(kFirstStepTimeoutScale);
     start();
     Index step = start_.step;
     if (step >= config_.train.steps && lead_)
@@ -133,7 +139,7 @@ class Run {
     bool stop = catch_up_evaluation();
     while (step < config_.train.steps && !stop) {
       stop = train_to(step, pause_after(step));
-      if (!announced_) announce_choices();
+      if (!announced_) announce_autotuning();
       const bool last = step == config_.train.steps;
       if (!stop && evaluation_due(step)) stop = evaluate(step);
       if (!stop && due(step, config_.train.sample_every)) sample(step);
@@ -159,10 +165,10 @@ class Run {
     metrics_ = std::make_unique<Metrics>(config_, start_.step, start_.consumed_samples, peak);
   }
 
-  void announce_choices() {
+  void announce_autotuning() {
     announced_ = true;
-    if (!lead_ || !worker_.backend().choices) return;
-    for (const std::string& line : worker_.backend().choices()) log_info("chosen: ", line);
+    if (!lead_ || !worker_.backend().autotuned) return;
+    for (const std::string& line : worker_.backend().autotuned()) log_info("chosen: ", line);
   }
 
   static bool due(Index step, Index every) { return every > 0 && step % every == 0; }
@@ -181,14 +187,14 @@ class Run {
   // Trains on from `step` to `end`, or to where a stop request ends it; `step` is what was reached.
   bool train_to(Index& step, Index end) {
     bool stop = false;
-    auto begin = std::chrono::steady_clock::now();
+    Stopwatch watch;
     std::vector<TraceEvent> trace;
     const bool traced =
         std::ranges::any_of(config_.log.trace_steps, [&](Index s) { return step < s && s <= end; });
     if (traced) worker_.trace(&traced_steps_, &trace);
     step = worker_.train_steps(*training_, step, end, [&](Index done, const StepResult& result) {
-      if (metrics_) pending_.push_back({done + 1, result, seconds_since(begin)});
-      begin = std::chrono::steady_clock::now();
+      if (metrics_) pending_.push_back({done + 1, result, watch.seconds()});
+      watch.restart();
       worker_.set_timeout_scale(1);
       stop = stop || result.stop;
       if (overlap_ > 0) report();
@@ -198,7 +204,7 @@ class Run {
       worker_.trace(nullptr, nullptr);
       write_traces(worker_.comm(), config_.log.directory, traced_steps_, trace);
     }
-    if (overlap_ == 0 && !pending_.empty()) pending_.back().seconds += seconds_since(begin);
+    if (overlap_ == 0 && !pending_.empty()) pending_.back().seconds += watch.seconds();
     report();
     if (inputs_.after_step) inputs_.after_step(worker_, step);
     return stop;

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "chimera/base/rng.h"
+#include "chimera/setup/config_file.h"
 #include "project.h"
 #include "support/golden.h"
 

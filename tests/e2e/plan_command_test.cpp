@@ -1,7 +1,9 @@
 // chimera plan and the measurements it reads, as a user types them.
 #include <nlohmann/json.hpp>
 
-#include "chimera/runtime/worker.h"
+#include "chimera/base/format.h"
+#include "chimera/setup/config_file.h"
+#include "chimera/setup/programs.h"
 #include "project.h"
 
 namespace chimera::test {
@@ -80,7 +82,7 @@ TEST_CASE("plan: the memory shown is that of the run that would follow") {
       most = std::max(most, bytes);
       least = std::min(least, bytes);
     }
-    CHECK_THAT(r.out, Contains(plan::bytes_text(most) + " / " + plan::bytes_text(least)));
+    CHECK_THAT(r.out, Contains(human_bytes(most, 2) + " / " + human_bytes(least, 2)));
   }
 }
 

@@ -1,5 +1,5 @@
 // The paper's tables, and what is derived from its measurements.
-#include "chimera/paper/paper_page.h"
+#include "chimera/paper/page.h"
 
 #include <filesystem>
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/base/json.h"
+#include "chimera/checkpoint/checkpoint.h"
 #include "chimera/tensor/half.h"
 #include "chimera/train/checkpointing.h"
 #include "support/golden.h"

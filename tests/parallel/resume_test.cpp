@@ -7,6 +7,9 @@
 #include <set>
 
 #include "chimera/base/rng.h"
+#include "chimera/checkpoint/checkpoint.h"
+#include "chimera/runtime/worker.h"
+#include "chimera/train/checkpointing.h"
 #include "chimera/train/trainer.h"
 #include "support/support.h"
 

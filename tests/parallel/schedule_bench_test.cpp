@@ -1,8 +1,8 @@
 // The simulator against the runtime: the same order of computations, and nearly the same time.
 #include <mutex>
 
+#include "chimera/bench/schedules.h"
 #include "chimera/schedule/compare.h"
-#include "chimera/bench/schedule_bench.h"
 #include "support/support.h"
 
 using namespace chimera;
@@ -91,8 +91,9 @@ TEST_CASE("bench: every worker computes and updates in the simulated order, unde
 // The simulation gets the mean times that the very run took. On a busy machine they vary, and a
 // pipeline waits for the slowest each time: hence the 10, which still finds a time in a wrong
 // unit. A step cannot be shorter than its parts: 0.9, as means are no medians.
-TEST_CASE("bench: a step that computes takes no less than its own times simulate, nor many times that",
-          "[no-sanitizer]") {
+TEST_CASE(
+    "bench: a step that computes takes no less than its own times simulate, nor many times that",
+    "[no-sanitizer]") {
   schedule::Request request;
   request.depth = 2;
   for (const std::string name : {"1f1b", "chimera"}) {

@@ -8,6 +8,7 @@
 #include "chimera/base/file.h"
 #include "chimera/base/json.h"
 #include "chimera/runtime/trace.h"
+#include "chimera/runtime/worker.h"
 #include "chimera/train/trainer.h"
 #include "support/golden.h"
 #include "support/support.h"

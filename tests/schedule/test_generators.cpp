@@ -256,12 +256,20 @@ TEST_CASE("gradients of a (pipe, stage) are added in ascending micro-batch order
     }
 }
 
+TEST_CASE("a refusal names the member that it is about, where there is one") {
+  CHECK(refusal({.depth = 4}).empty());
+  CHECK(refusal({.depth = 5}).key == "depth");
+  CHECK(refusal({.depth = 5}).text.starts_with("depth is 5; "));
+  CHECK(refusal({.schedule = "1f1b", .pipeline_pairs = 2}).key == "pipeline_pairs");
+  CHECK(refusal({.schedule = "pipedream", .micro_batches = 1, .tied = true}).key == "");
+}
+
 TEST_CASE("impossible requests are refused with the nearest valid choice") {
   const auto refused = [](const Request& request, const std::string& piece) {
     CAPTURE(request.schedule, request.depth, request.micro_batches, request.pipeline_pairs);
     CHECK_THROWS_AS(generate(request), UsageError);
     CHECK_THROWS_WITH(generate(request), Catch::Contains(piece));
-    CHECK_THAT(refusal(request), Catch::Contains(piece));
+    CHECK_THAT(refusal(request).text, Catch::Contains(piece));
   };
   refused({.schedule = "gems2"}, "'gems2' is unknown; choose one of " + schedule_names());
   refused({.depth = 5}, "use 4 or 6, or schedule 1f1b");

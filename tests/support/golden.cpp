@@ -139,12 +139,13 @@ Outcome run_layout(const GoldenModel& model, const Config& config, Index steps,
             widen(there.data(), copy.here());
             const auto scale = static_cast<float>(gradients ? results.front().loss_scale : 1);
             for (float& x : there) x /= scale;
-            // With sharded sums each holder has its piece of the gradient.
-            const optim::Piece piece = gradients ? e.piece : optim::Piece{0, std::ssize(there)};
+            // With sharded sums each holder has its range of the gradient.
+            const optim::ShardRange range =
+                gradients ? e.range : optim::ShardRange{0, std::ssize(there)};
             std::vector<float>& values =
                 into.try_emplace(e.parameter.name, std::vector<float>(there.size(), NAN))
                     .first->second;
-            for (Index i = piece.first; i < piece.first + piece.count; ++i) {
+            for (Index i = range.first; i < range.first + range.count; ++i) {
               float& value = values[static_cast<std::size_t>(i)];
               const float mine = there[static_cast<std::size_t>(i)];
               // Every holder must have the same values, bit for bit.

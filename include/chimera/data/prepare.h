@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "chimera/data/chunks.h"
 #include "chimera/data/manifest.h"
-#include "chimera/data/pieces.h"
 #include "chimera/data/text_reader.h"
 #include "chimera/tokenizer/tokenizer.h"
 
@@ -36,14 +36,14 @@ struct PrepareOptions {
   // after the other with nothing between them.
   std::optional<Path> write_text;
   int threads = 0;  // 0: all cores
-  PieceSize pieces;
+  ChunkSize chunks;
   std::function<void(const PrepareProgress&)> progress;
 };
 
 // Makes the folder `output`: train-000000.bin …, val-000000.bin …, dataset.json and the tokenizer's
 // files in tokenizer/. Special tokens in the text are ordinary text. The folder is built beside its
 // place and renamed when it is complete: an error or a kill leaves what was there. Equal input
-// gives equal bytes, whatever the number of threads. Memory: about 16 pieces per thread, and one
+// gives equal bytes, whatever the number of threads. Memory: about 16 chunks per thread, and one
 // line of a .jsonl file.
 DatasetManifest prepare(const Tokenizer& tokenizer, const PrepareOptions& options);
 

@@ -29,8 +29,8 @@ struct TextStats {
       0;  // bytes that belong to no valid UTF-8 character, and unpaired \ud800 … \udfff
 };
 
-// Calls sink(piece, end) in order: the pieces of a document one after the other, the last with
-// DocumentEnd::Yes. Pieces break anywhere, also within a character. Throws with path and line (or
+// Calls sink(chunk, end) in order: the chunks of a document one after the other, the last with
+// DocumentEnd::Yes. Chunks break anywhere, also within a character. Throws with path and line (or
 // byte): damaged compression, a line that is no JSON object, a missing or non-string key, a
 // directory, an unreadable or empty file. Bytes that are not UTF-8 are one warning with their
 // count.
@@ -40,10 +40,10 @@ TextStats read_documents(const Path& file, const TextOptions& options,
 // Whether the name says JSON lines: .jsonl, .jsonl.gz, .jsonl.zst.
 bool is_json_lines(const Path& file);
 
-// Counts bytes outside valid UTF-8 (RFC 3629) over a text that comes in pieces.
+// Counts bytes outside valid UTF-8 (RFC 3629) over a text that comes in chunks.
 class Utf8Counter {
  public:
-  void add(std::string_view piece);
+  void add(std::string_view chunk);
   // Ends the text: an unfinished character counts. Returns the count so far and starts afresh.
   Index finish();
 

@@ -11,7 +11,6 @@ namespace chimera::optim {
 struct OptimizerConfig {
   double learning_rate = 6e-4, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
   double grad_clip = 1.0;  // 0: off
-  std::string clip_mode = "exact";
   double label_smoothing = 0;
   double layer_lr_decay = 1.0;
 };
@@ -37,11 +36,11 @@ double clip_factor(double norm, double clip);
 struct Shard {
   Index first = 0, count = 0;
 };
-// The elements of one parameter that are in the shard.
-struct Piece {
+// Those of one parameter that are in a shard.
+struct ShardRange {
   Index first = 0, count = 0;  // counted from the parameter's first element
 };
-Piece piece_of(const nn::Parameter& parameter, const Shard& shard);
+ShardRange range_in_shard(const nn::Parameter& parameter, const Shard& shard);
 
 // The memory of a stage that a step works on. Where `master` is set, it holds the parameters, and
 // weights (BF16 or F16) become them, rounded; else weights (F32) are the parameters themselves.

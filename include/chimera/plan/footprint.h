@@ -85,7 +85,4 @@ WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages,
                                  const schedule::Schedule& train,
                                  const schedule::Schedule* evaluation, int replica, int worker);
 
-// "3.2 GiB".
-std::string bytes_text(Index bytes);
-
 }  // namespace chimera::plan

@@ -20,8 +20,8 @@ struct Backend {
   std::string description;  // a line per part, for the start of a run
   // What the last bits of results depend on, for manifests: "cpu"; "NVIDIA H200, cuBLASLt 13.1.0".
   std::string identity = "cpu";
-  // What was chosen by timing until now, a line each; may be empty.
-  std::function<std::vector<std::string>()> choices;
+  // What autotuning has chosen until now, a line each; may be empty.
+  std::function<std::vector<std::string>()> autotuned;
   bool on_gpu() const { return tensors != nullptr; }
 };
 Backend host_backend();

@@ -62,10 +62,10 @@ class Worker {
   struct Entry {
     const nn::Parameter& parameter;
     Tensor weight;  // the newest version
-    Tensor m, v;    // F32, in the parameter's shape; sharded: of `piece`, in one dimension
+    Tensor m, v;    // F32, in the parameter's shape; sharded: of `range`, in one dimension
     Tensor master;  // as these: what 16-bit weights are the rounding of; empty where they are F32
-    optim::Piece piece;
-    Tensor gradient;  // of the last step: the reduced sum (sharded: of the piece), before clipping
+    optim::ShardRange range;
+    Tensor gradient;  // of the last step: the reduced sum (sharded: of the range), before clipping
     bool counts;
     Index versions;
     std::function<Tensor(Index)> version;  // (i): the weights i updates ago, i < versions

@@ -105,8 +105,13 @@ bool splits_backward(const Request& request);
 // come in ascending micro order: gradients are added in that order, so sums do not depend on the
 // schedule.
 ComputePlan generate(const Request& request);
-// Why `generate` refuses the request; empty when it does not.
-std::string refusal(const Request& request);
+// Why `generate` refuses a request; empty when it does not.
+struct Refusal {
+  std::string key;   // the member that it is about, with which the text begins; empty: several
+  std::string text;  // "depth is 3; chimera needs …"
+  bool empty() const { return text.empty(); }
+};
+Refusal refusal(const Request& request);
 
 // Forwards alone, micro m on pipe m mod pipes; no stage waits between two of its neighbours.
 ComputePlan generate_evaluation(const std::vector<std::vector<int>>& placement, int depth,

@@ -1,13 +1,9 @@
 #pragma once
-// The whole configuration by section and key. One table, config_fields(), names every key with its
-// range and meaning: reading, writing, explaining and checking all use it.
-#include <functional>
-#include <optional>
+// The whole configuration by section and key. A new key is a member here and a line of the table in
+// src/setup/config_fields.cpp: reading, writing, explaining and checking follow from the table.
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "chimera/base/json.h"
 #include "chimera/model/config.h"
 #include "chimera/optim/optimizer.h"
 #include "chimera/schedule/generate.h"
@@ -65,7 +61,6 @@ struct CheckpointConfig {
 
 struct LogConfig {
   std::string directory;
-  bool tensorboard = false;
   std::vector<Index> trace_steps;
 };
 
@@ -91,34 +86,5 @@ struct Config {
     return parallel.micro_batch_size * parallel.request.micro_batches * parallel.request.width;
   }
 };
-
-// One key: where its value goes, what is accepted, what it means.
-struct Field {
-  std::string path;  // "parallel.depth"
-  std::variant<Index*, int*, double*, bool*, std::string*, std::vector<std::string>*,
-               std::vector<Index>*, std::vector<DataSource>*>
-      target;
-  double least = 0, most = 0;        // numbers
-  std::vector<std::string> choices;  // text; empty: any
-  std::string meaning;
-  bool required = false;  // has no default of use
-};
-std::vector<Field> config_fields(Config& config);
-
-// Reads a configuration from JSON text with // comments, then `overrides` ("a.b=value"). Collects
-// every unknown key, wrong type, value out of range and impossible combination and throws one
-// UsageError that lists them all, each with path, value and way out.
-Config parse_config(const std::string& text, const std::string& name,
-                    const std::vector<std::string>& overrides);
-Config load_config(const std::string& path, const std::vector<std::string>& overrides);
-
-// Impossible combinations, one line each; empty when all is well. (Part of parse_config.)
-std::vector<std::string> check_config(const Config& config);
-
-// The resolved configuration: every key, presets written out; parse_config reads it back to the
-// same values.
-Json config_to_json(const Config& config);
-// A Markdown table of every key: default, accepted values, meaning.
-std::string explain_config();
 
 }  // namespace chimera

@@ -1,21 +1,14 @@
 #pragma once
 // Checkpoints of a run: what all workers do together around the files of the checkpoint layer.
-#include <optional>
 #include <string>
+#include <string_view>
 
-#include "chimera/checkpoint/checkpoint.h"
 #include "chimera/checkpoint/writer.h"
-#include "chimera/runtime/worker.h"
+#include "chimera/comm/communicator.h"
+#include "chimera/setup/config.h"
+#include "chimera/train/run_inputs.h"
 
 namespace chimera::train {
-
-// What identifies a run's data and how it computes; goes into every checkpoint.
-struct RunIdentity {
-  std::string data_fingerprint, tokenizer_fingerprint;
-  Index end_of_text = -1;
-  std::vector<checkpoint::ExtraFile> tokenizer_files;
-  std::map<std::string, std::string> environment;  // "layout", "threads", "isa", "matmul", "build"
-};
 
 // Collective. Writes the checkpoint of `step` completed steps and retires old ones. False, with the
 // reason logged, when some worker could not write: nothing is left of it then, and older

@@ -1,7 +1,8 @@
 #pragma once
 // Token shards as the samples of a run.
 #include "chimera/data/mixture.h"
-#include "chimera/train/trainer.h"
+#include "chimera/setup/config.h"
+#include "chimera/train/run_inputs.h"
 
 namespace chimera::train {
 

@@ -2,8 +2,9 @@
 // A whole training run.
 #include <string>
 
-#include "chimera/train/checkpointing.h"
+#include "chimera/base/check.h"
 #include "chimera/setup/config.h"
+#include "chimera/train/run_inputs.h"
 
 namespace chimera::train {
 
@@ -16,15 +17,7 @@ struct TrainOptions {
 // checkpoint). Prints to standard output from rank 0 alone.
 ExitCode train(const Config& config, const TrainOptions& options);
 
-// The same over samples that the caller brings: `open` is called once per process.
-struct RunInputs {
-  std::function<std::unique_ptr<SampleSource>()> training,
-      validation;  // validation may give nullptr
-  RunIdentity identity;
-  std::string data_summary;  // one line for people, or empty
-  std::function<void(Worker&, Index step)>
-      after_step;  // tests look at the state here; may be empty
-};
+// The same over samples that the caller brings.
 ExitCode train_on(const Config& config, const TrainOptions& options, const RunInputs& inputs);
 
 }  // namespace chimera::train

@@ -22,16 +22,15 @@ void check_sizes(const Request& r) {
   if (find(r.schedule) == nullptr)
     FailUsage("schedule '", r.schedule, "' is unknown; choose one of ", schedule_names());
   if (r.depth < 1 || r.depth > kMostDepth)
-    FailUsage("depth is ", r.depth, "; it must be 1 to ", kMostDepth);
+    refuse("depth", r.depth, "; it must be 1 to ", kMostDepth);
   if (r.micro_batches < 1)
-    FailUsage("micro_batches is ", r.micro_batches, "; it must be at least 1, and ", r.depth,
-              " or more to keep all stages busy");
+    refuse("micro_batches", r.micro_batches, "; it must be at least 1, and ", r.depth,
+           " or more to keep all stages busy");
   if (Index{r.depth} * r.micro_batches > kMostCells)
     FailUsage("depth ", r.depth, " times micro_batches ", r.micro_batches, " is over ", kMostCells,
               "; use at most ", kMostCells / r.depth, " micro-batches per step");
   if (r.width < 1 || r.width > kMostWorkers / r.depth)
-    FailUsage("width is ", r.width, "; it must be 1 to ", kMostWorkers / r.depth, " at depth ",
-              r.depth);
+    refuse("width", r.width, "; it must be 1 to ", kMostWorkers / r.depth, " at depth ", r.depth);
   const auto one_of = [](const std::string& value, const char* key,
                          std::initializer_list<const char*> choices) {
     std::string all;
@@ -44,24 +43,24 @@ void check_sizes(const Request& r) {
   one_of(r.scaling, "scaling", {"direct", "doubling", "halving"});
   one_of(r.gradient_sync, "gradient_sync", {"lazy", "eager", "eager-opt"});
   if (r.zero_stage < 0 || r.zero_stage > 1)
-    FailUsage("zero_stage is ", r.zero_stage, "; it must be 0, or 1 to shard optimizer state");
+    refuse("zero_stage", r.zero_stage, "; it must be 0, or 1 to shard optimizer state");
 }
 
 void check_traits(const Request& r, const Traits& t) {
   if (r.pipeline_pairs != 1 && !t.takes_pipeline_pairs)
-    FailUsage("pipeline_pairs is ", r.pipeline_pairs, "; schedule ", r.schedule,
+    refuse("pipeline_pairs", r.pipeline_pairs, "; schedule ", r.schedule,
               " has a fixed number of pipelines: use 1, or schedule ",
               schedules_with(&Traits::takes_pipeline_pairs));
   if (r.scaling != "direct" && !t.takes_scaling)
-    FailUsage("scaling is ", r.scaling, "; schedule ", r.schedule,
+    refuse("scaling", r.scaling, "; schedule ", r.schedule,
               " has one way to take more micro-batches: use direct, or schedule ",
               schedules_with(&Traits::takes_scaling));
   if (r.split_backward && !t.takes_split_backward && !t.split)
-    FailUsage("split_backward is true; schedule ", r.schedule,
+    refuse("split_backward", "true; schedule ", r.schedule,
               " runs whole backwards: use false, or schedule ",
               schedules_with([](const Traits& o) { return o.takes_split_backward || o.split; }));
   if (r.overlap_steps && !t.takes_overlap_steps)
-    FailUsage("overlap_steps is true; schedule ", r.schedule, " cannot: use false, or schedule ",
+    refuse("overlap_steps", "true; schedule ", r.schedule, " cannot: use false, or schedule ",
               schedules_with(&Traits::takes_overlap_steps), " with split_backward");
 }
 
@@ -71,11 +70,11 @@ void check(const Request& r) {
   check_traits(r, info.traits);
   if (info.check != nullptr) info.check(r);
   if (info.traits.stale && r.zero_stage != 0)
-    FailUsage("zero_stage is ", r.zero_stage, "; schedule ", r.schedule,
+    refuse("zero_stage", r.zero_stage, "; schedule ", r.schedule,
               " keeps whole old versions "
               "of the weights on every holder: use 0, or a synchronous schedule");
   if (r.virtual_stages != 1 && !info.traits.takes_virtual_stages)
-    FailUsage("virtual_stages is ", r.virtual_stages, "; schedule ", r.schedule,
+    refuse("virtual_stages", r.virtual_stages, "; schedule ", r.schedule,
               " has one stage per worker and pipe: use 1, or schedule ",
               schedules_with(&Traits::takes_virtual_stages));
 }
@@ -125,13 +124,15 @@ int micro_batches_of_step(const Request& r) {
 
 bool splits_backward(const Request& r) { return r.split_backward || traits_of(r.schedule).split; }
 
-std::string refusal(const Request& request) {
+Refusal refusal(const Request& request) {
   try {
     check(request);
+  } catch (const Refused& refused) {
+    return {refused.key, refused.what()};
   } catch (const UsageError& error) {
-    return error.what();
+    return {"", error.what()};
   }
-  return "";
+  return {};
 }
 
 ComputePlan generate(const Request& r) {

@@ -1,9 +1,20 @@
 #pragma once
 // What generators share. `generate` has checked the request.
 #include "chimera/base/types.h"
+#include "chimera/base/check.h"
 #include "chimera/schedule/generate.h"
 
 namespace chimera::schedule {
+
+// Of a request whose member `key` has a value that it cannot have; the message is "KEY is PARTS".
+struct Refused : UsageError {
+  Refused(const char* member, const std::string& text) : UsageError(text), key(member) {}
+  std::string key;
+};
+template <class... Parts>
+[[noreturn]] void refuse(const char* key, const Parts&... parts) {
+  throw Refused(key, concat(key, " is ", parts...));
+}
 
 // Bounds what a typing error can allocate; D = 32 allows 8,192 micro-batches per step.
 inline constexpr Index kMostDepth = 1024, kMostCells = Index{1} << 18,

@@ -40,12 +40,6 @@ std::string rect(const SvgBox& box, const std::string& fill) {
 
 }  // namespace
 
-std::string percent(double share) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * share);
-  return text;
-}
-
 std::string seconds_text(double value) {
   const double size = std::abs(value);
   const auto [scale, unit] = size == 0 || size >= 1 ? std::pair(1.0, "s")

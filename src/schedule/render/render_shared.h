@@ -2,6 +2,7 @@
 // What the drawings share.
 #include <string>
 
+#include "chimera/base/format.h"
 #include "chimera/schedule/render.h"
 
 namespace chimera::schedule {
@@ -11,7 +12,6 @@ std::string heading(const Schedule& schedule);  // "chimera: D = 4, N = 4, f = 1
 std::string bubble_text(const Timetable& table);
 std::string cell_label(const Instr& in);  // "F3", "B3"
 
-std::string percent(double share);       // "20.0 %"
 std::string seconds_text(double value);  // six digits at most, in s, ms or us: "12.5 ms"
 
 // A box of an SVG with its text in the middle where it fits, and text for the mouse.

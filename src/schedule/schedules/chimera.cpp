@@ -77,40 +77,39 @@ int nearest_divisor(int n, int f) {
 void check_scaling(const Request& r) {
   if (r.scaling == "direct") return;
   if (r.micro_batches % r.depth != 0)
-    FailUsage("micro_batches is ", r.micro_batches, "; scaling ", r.scaling,
+    refuse("micro_batches", r.micro_batches, "; scaling ", r.scaling,
               " needs a multiple of depth ", r.depth, ": use ",
               nearest_multiple(r.micro_batches, r.depth), ", or scaling direct");
   if (r.split_backward)
-    FailUsage("scaling is ", r.scaling,
+    refuse("scaling", r.scaling,
               " and split_backward is true; a split backward fills the "
               "bubbles that ",
               r.scaling, " removes: use scaling direct");
   if (r.scaling == "halving" && r.recompute)
-    FailUsage(
-        "scaling is halving and recompute is full; halving is doubling without recomputation: "
+    refuse("scaling", "halving and recompute is full; halving is doubling without recomputation: "
         "use recompute none, or scaling doubling");
 }
 
 void check(const Request& r) {
   if (r.depth % 2 != 0) {
     const std::string even = r.depth == 1 ? "2" : concat(r.depth - 1, " or ", r.depth + 1);
-    FailUsage("depth is ", r.depth,
+    refuse("depth", r.depth,
               "; chimera needs an even depth, since with an odd one both directions need the same "
               "worker at the same time: use ",
               even, ", or schedule ", serial_request().schedule);
   }
   if (r.pipeline_pairs < 1 || r.depth / 2 % r.pipeline_pairs != 0)
-    FailUsage("pipeline_pairs is ", r.pipeline_pairs, "; it must divide depth / 2 = ", r.depth / 2,
+    refuse("pipeline_pairs", r.pipeline_pairs, "; it must divide depth / 2 = ", r.depth / 2,
               ": use ", nearest_divisor(r.depth / 2, r.pipeline_pairs));
   if (r.virtual_stages != 1)
-    FailUsage("virtual_stages is ", r.virtual_stages,
+    refuse("virtual_stages", r.virtual_stages,
               "; chimera has one stage per worker and pipe: use 1, or schedule ",
               schedules_with(&Traits::takes_virtual_stages));
   check_scaling(r);
   if (r.overlap_steps && !r.split_backward)
-    FailUsage("overlap_steps is true; steps of chimera overlap with split_backward true alone");
+    refuse("overlap_steps", "true; steps of chimera overlap with split_backward true alone");
   if (r.overlap_steps && r.zero_stage != 0)
-    FailUsage("zero_stage is ", r.zero_stage,
+    refuse("zero_stage", r.zero_stage,
               " and overlap_steps is true; gathering the weights "
               "would stand in the way of the next step: use one of them");
 }

@@ -21,7 +21,7 @@ std::string several_per_step() {
 
 void check(const Request& r) {
   if (r.micro_batches != 1)
-    FailUsage("micro_batches is ", r.micro_batches,
+    refuse("micro_batches", r.micro_batches,
               "; pipedream updates after every micro-batch: use 1, or schedule ",
               several_per_step());
   if (r.tied)

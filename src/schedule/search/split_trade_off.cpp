@@ -26,7 +26,7 @@ Outcome without_barrier(const CyclicProblem& problem, int slots) {
 }  // namespace
 
 std::vector<TradePoint> split_trade_off(const Request& r, bool overlap, int most_slots) {
-  const std::string refused = refusal(r);
+  const std::string refused = refusal(r).text;
   if (!refused.empty()) FailUsage(refused);
   const CyclicProblem problem(
       problem_like(chimera_direct(r.depth, r.micro_batches, r.pipeline_pairs), r));

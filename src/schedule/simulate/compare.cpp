@@ -47,7 +47,7 @@ void count_memory(ComparedSchedule& row, const Schedule& s) {
 
 ComparedSchedule compared(const std::string& name, Request request, const Costs& costs) {
   const int micro_batches = request.micro_batches;
-  ComparedSchedule row{.name = name, .request = request, .refusal = refusal(request)};
+  ComparedSchedule row{.name = name, .request = request, .refusal = refusal(request).text};
   if (!row.refusal.empty()) {
     // Without a flush, N micro-batches may be N steps.
     request.micro_batches = micro_batches_of_step(request);

@@ -26,10 +26,11 @@ struct Measure {
   double ComparedSchedule::*value;
   std::string (*text)(double);
 };
-const Measure kMeasures[] = {{"time", &ComparedSchedule::seconds, seconds_text},
-                             {"bubble", &ComparedSchedule::bubble_ratio, percent},
-                             {"activations", &ComparedSchedule::most_activations, number},
-                             {"weights", &ComparedSchedule::most_weights, number}};
+const Measure kMeasures[] = {
+    {"time", &ComparedSchedule::seconds, seconds_text},
+    {"bubble", &ComparedSchedule::bubble_ratio, [](double share) { return percent(share); }},
+    {"activations", &ComparedSchedule::most_activations, number},
+    {"weights", &ComparedSchedule::most_weights, number}};
 
 constexpr double kName = 170, kBar = 170, kColumn = kBar + 80, kLine = 22, kTop = 64;
 

@@ -56,12 +56,12 @@ const std::vector<Case> kCases = {
     {"/consumed_samples", "null", "\"consumed_samples\""},
     {"/surprise", "1", "unknown key \"surprise\""},
     {"/model", "[]", "expected an object"},
-    {"/model/n_layer", "0", "from 1 to 100000"},
+    {"/model/n_layer", "0", "from 1 to 10000"},
     {"/model/n_embd", "9000000000000000000", "\"n_embd\""},
     {"/model/n_head", "3", "n_embd 4 is not divisible by n_head 3"},
     {"/model/tied_embeddings", "1", "expected true or false"},
     {"/model/position_encoding", R"("rotary")", "unknown position_encoding \"rotary\""},
-    {"/model/embd_pdrop", "2", "from 0 to 1"},
+    {"/model/embd_pdrop", "2", "from 0 to 0.99"},
     {"/model/extra", "2", "unknown key \"extra\""},
     {"/end_of_text", "10", "from -1 to 9"},
     {"/config", "[]", "expected an object"},
@@ -114,6 +114,29 @@ TEST_CASE("manifest: everything comes back") {
   CHECK(back.find("w")->bytes == 4);
   CHECK(back.find("v") == nullptr);
   CHECK(back.total_bytes() == 105);
+}
+
+TEST_CASE("manifest: every key of the model comes back") {
+  Manifest m = full_manifest();
+  const auto other = [](const model::ModelKey& key) {
+    if (const auto* number = std::get_if<double*>(&key.value))
+      **number = (key.least + key.most) / 2;
+    if (const auto* count = std::get_if<Index*>(&key.value)) **count *= 2;
+    if (const auto* flag = std::get_if<bool*>(&key.value)) **flag = !**flag;
+    if (const auto* text = std::get_if<std::string*>(&key.value)) **text = key.choices.back();
+  };
+  for (const model::ModelKey& key : model::model_keys(m.model)) other(key);
+  Manifest back = parse_manifest(to_text(m), "m");
+  const auto before = model::model_keys(m.model), after = model::model_keys(back.model);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    INFO(before[i].name);
+    std::visit(
+        [&](const auto* value) {
+          using Value = std::remove_cvref_t<decltype(*value)>;
+          CHECK(*value == *std::get<Value*>(after[i].value));
+        },
+        before[i].value);
+  }
 }
 
 TEST_CASE("manifest: each impossible value is refused with its key and value") {

@@ -65,7 +65,7 @@ struct Fixture {
     spit(folder / "a.txt", text);
     options.files = {folder / "a.txt"};
     options.output = folder / "out";
-    options.pieces.target = 1000;
+    options.chunks.target = 1000;
   }
   std::string error() {
     return error_of([&] { prepare(tokenizer, options); });
@@ -131,7 +131,7 @@ TEST_CASE_METHOD(Fixture, "the last documents of JSON lines are held out, at eit
                                                   : lines);
         options.files = {folder / name};
         options.end_of_text = position;
-        options.pieces.target = target;
+        options.chunks.target = target;
         options.validation_fraction = 0.3;  // 1.5 documents, rounded to 2
         options.existing = PrepareOptions::Existing::Replace;
         const DatasetManifest manifest = prepare(tokenizer, options);

@@ -21,8 +21,8 @@ std::vector<std::string> documents_of(const std::filesystem::path& file,
   std::vector<std::string> documents;
   std::string current;
   const TextStats found =
-      read_documents(file, options, [&](std::string_view piece, DocumentEnd end) {
-        current += piece;
+      read_documents(file, options, [&](std::string_view chunk, DocumentEnd end) {
+        current += chunk;
         if (end == DocumentEnd::Yes) documents.push_back(std::exchange(current, ""));
       });
   CHECK(current.empty());

@@ -1,4 +1,5 @@
-// Ranks go to the cores beside their GPU, and nowhere where the launcher has decided.
+// Workers are pinned to the CPU cores nearest their GPU, and nowhere where the launcher has
+// decided.
 #include <sched.h>
 #include <unistd.h>
 
@@ -25,7 +26,7 @@ std::vector<int> cores_of_this_thread() {
 
 }  // namespace
 
-TEST_CASE("near gpu: lists of cores as the kernel writes them") {
+TEST_CASE("affinity: lists of cores as the kernel writes them") {
   CHECK(parse_cpu_list("0-3,8,10-11") == std::vector<int>{0, 1, 2, 3, 8, 10, 11});
   CHECK(parse_cpu_list("7") == std::vector<int>{7});
   CHECK(parse_cpu_list("") == std::vector<int>{});
@@ -35,7 +36,7 @@ TEST_CASE("near gpu: lists of cores as the kernel writes them") {
   }
 }
 
-TEST_CASE("near gpu: a thread moves only to a part of what it may use") {
+TEST_CASE("affinity: a thread moves only to a part of what it may use") {
   const TemporaryFolder folder;
   const Path devices = folder.path();
   const auto say = [&](const std::string& text) {
@@ -44,23 +45,23 @@ TEST_CASE("near gpu: a thread moves only to a part of what it may use") {
   };
   const std::vector<int> before = cores_of_this_thread();
   std::vector<int> after;
-  bool moved = true;
+  bool pinned = true;
   const auto bind = [&] {  // in a thread of its own: this one stays where it is
     std::thread([&] {
-      moved = bind_near("0000:1B:00.0", devices);
+      pinned = pin_near("0000:1B:00.0", devices);
       after = cores_of_this_thread();
     }).join();
   };
   bind();  // no such device
-  CHECK_FALSE(moved);
+  CHECK_FALSE(pinned);
   CHECK(after == before);
   say("not a list");
   bind();
-  CHECK_FALSE(moved);
+  CHECK_FALSE(pinned);
   say(std::to_string(before.front()));
   bind();
   const bool free_to_move =
       before.size() > 1 && static_cast<long>(before.size()) >= sysconf(_SC_NPROCESSORS_ONLN);
-  CHECK(moved == free_to_move);
+  CHECK(pinned == free_to_move);
   CHECK(after == (free_to_move ? std::vector<int>{before.front()} : before));
 }

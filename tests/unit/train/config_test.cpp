@@ -1,6 +1,9 @@
-#include "chimera/setup/config.h"
+#include "chimera/setup/config_file.h"
 
 #include <nlohmann/json.hpp>
+
+#include "chimera/setup/config_check.h"
+#include "chimera/setup/config_fields.h"
 
 #include "support/support.h"
 
@@ -131,7 +134,7 @@ TEST_CASE("each impossible value or combination is refused with its reason") {
       {"optimizer.grad_clip=-1", "between 0 and"},
       {"optimizer.label_smoothing=1", "between 0 and 0.999"},
       {"optimizer.epsilon=0", "between 1e-16 and 1"},
-      {"optimizer.clip_mode=rollback", "must be exact in this version"},
+      {"optimizer.clip_mode=rollback", "unknown key optimizer.clip_mode"},
       {"lr_schedule.type=step", "one of cosine, linear, constant"},
       {"lr_schedule.warmup_steps=11", "more than train.steps 10"},
       {"lr_schedule.min_learning_rate=1", "above optimizer.learning_rate"},
@@ -139,7 +142,7 @@ TEST_CASE("each impossible value or combination is refused with its reason") {
       {"train.sample_every=5", "needs data.tokenizer"},
       {"train.freeze_below=9", "the model's depths end at 5"},
       {"checkpoint.keep=0", "between 1 and"},
-      {"log.tensorboard=true", "metrics.jsonl alone"},
+      {"log.tensorboard=true", "unknown key log.tensorboard"},
       {"log.trace_steps=[1]", "log.directory is empty"},
       {"log.trace_steps=[0]", "steps are 1 to"},
       {"parallel=3", "must have the form section.key=value"},
@@ -195,6 +198,21 @@ TEST_CASE("text that is no configuration is refused with the place") {
                                    Contains("data.train is not set"));
   CHECK_THROWS_AS(load_config("/no/such/file.json", {}), Error);
   CHECK_THROWS_AS(load_config("/", {}), Error);
+}
+
+TEST_CASE(
+    "a problem says which keys it is about, and is not reported where one was not understood") {
+  Config config = parse_config(kGood, "run.json", {});
+  CHECK(check_config(config).empty());
+  config.data.sequence_length = 17;
+  config.train.steps = 0;
+  const std::vector<ConfigProblem> problems = check_config(config);
+  REQUIRE(problems.size() == 2);
+  CHECK(problems[0].keys == std::vector<std::string>{"train.steps"});
+  CHECK_THAT(problems[0].text, Contains("train.steps is not set; say how many"));
+  CHECK(problems[1].keys == std::vector<std::string>{"data.sequence_length", "model.n_positions"});
+  const std::string unread = message_of(kGood, {"train.steps=\"ten\""});
+  CHECK_THAT(unread, Contains("1 problem") && Contains("train.steps is \"ten\""));
 }
 
 TEST_CASE("the explanation names every key once") {

@@ -1,5 +1,5 @@
 // configs/README.md has the table of configuration keys that `chimera config explain` prints.
-#include "chimera/setup/config.h"
+#include "chimera/setup/config_file.h"
 #include "support/support.h"
 
 using namespace chimera;

@@ -1,0 +1,18 @@
+#pragma once
+#include <chrono>
+
+namespace chimera {
+
+// Seconds since it was made, or since restart().
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  void restart() { start_ = std::chrono::steady_clock::now(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace chimera
