@@ -3,8 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/checkpoint/writer.h"
-#include "fields.h"
-#include "in_quotes.h"
 
 namespace chimera::checkpoint {
 
@@ -23,27 +21,29 @@ Json to_json(const model::ModelConfig& m) {
           {"initializer_range", m.initializer_range}};
 }
 
-model::ModelConfig parse_model(const Json& object, const std::string& where) {
+model::ModelConfig parse_model(const JsonReader& in) {
   // 12 L C^2 + V C stays below 2^63 with these.
   constexpr Index kLayers = 100'000, kWidth = 1'000'000, kMany = 100'000'000;
-  Fields fields(object, where);
+  constexpr JsonRange kShare{0, 1, ""};
+  in.only({"n_layer", "n_head", "n_embd", "n_positions", "vocab_size", "tied_embeddings",
+           "position_encoding", "embd_pdrop", "attn_pdrop", "resid_pdrop", "layer_norm_epsilon",
+           "initializer_range"});
   model::ModelConfig m;
-  m.n_layer = fields.count("n_layer", 1, kLayers);
-  m.n_head = fields.count("n_head", 1, kWidth);
-  m.n_embd = fields.count("n_embd", 1, kWidth);
-  m.n_positions = fields.count("n_positions", 1, kMany);
-  m.vocab_size = fields.count("vocab_size", 1, kMany);
-  m.tied_embeddings = fields.boolean("tied_embeddings");
-  m.position_encoding = fields.text("position_encoding");
-  m.embd_pdrop = fields.number("embd_pdrop", 0, 1);
-  m.attn_pdrop = fields.number("attn_pdrop", 0, 1);
-  m.resid_pdrop = fields.number("resid_pdrop", 0, 1);
-  m.layer_norm_epsilon = fields.number("layer_norm_epsilon", 0, 1);
-  m.initializer_range = fields.number("initializer_range", 0, 1e6);
-  fields.done();
-  ENSURE(m.n_embd % m.n_head == 0, where, ": n_embd ", m.n_embd, " is not divisible by n_head ",
-         m.n_head);
-  ENSURE(m.position_encoding == "learned" || m.position_encoding == "sinusoidal", where,
+  m.n_layer = in["n_layer"].count(1, kLayers);
+  m.n_head = in["n_head"].count(1, kWidth);
+  m.n_embd = in["n_embd"].count(1, kWidth);
+  m.n_positions = in["n_positions"].count(1, kMany);
+  m.vocab_size = in["vocab_size"].count(1, kMany);
+  m.tied_embeddings = in["tied_embeddings"].flag();
+  m.position_encoding = in["position_encoding"].text();
+  m.embd_pdrop = in["embd_pdrop"].number(kShare);
+  m.attn_pdrop = in["attn_pdrop"].number(kShare);
+  m.resid_pdrop = in["resid_pdrop"].number(kShare);
+  m.layer_norm_epsilon = in["layer_norm_epsilon"].number(kShare);
+  m.initializer_range = in["initializer_range"].number({0, 1e6, ""});
+  ENSURE(m.n_embd % m.n_head == 0, in.where(), ": n_embd ", m.n_embd,
+         " is not divisible by n_head ", m.n_head);
+  ENSURE(m.position_encoding == "learned" || m.position_encoding == "sinusoidal", in.where(),
          ": unknown position_encoding ", in_quotes(m.position_encoding));
   return m;
 }

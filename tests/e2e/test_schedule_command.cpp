@@ -176,13 +176,13 @@ TEST_CASE("schedule verify refuses files that are not schedules") {
   spit(folder / "a.json", "{\"depth\": 4}");
   const CommandResult other = schedule("verify --file " + (folder / "a.json").string());
   CHECK(other.exit_code == 1);
-  CHECK_THAT(other.err, Catch::Contains("is not a schedule file"));
+  CHECK_THAT(other.err, Catch::Contains("is not a chimera-schedule file"));
   const CommandResult missing = schedule("verify --file " + (folder / "none.json").string());
   CHECK(missing.exit_code == 1);
   CHECK_THAT(missing.err, Catch::Contains("none.json"));
   const CommandResult costs = schedule("simulate --costs " + (folder / "a.json").string());
   CHECK(costs.exit_code == 1);
-  CHECK_THAT(costs.err, Catch::Contains("is not a costs file"));
+  CHECK_THAT(costs.err, Catch::Contains("is not a chimera-costs file"));
 }
 
 }  // namespace

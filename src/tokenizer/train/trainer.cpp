@@ -6,8 +6,8 @@
 #include "chimera/base/log.h"
 #include "chimera/base/threads.h"
 #include "chimera/tokenizer/scanner.h"
-#include "merge_learner.h"
-#include "word_counter.h"
+#include "train/merge_learner.h"
+#include "train/word_counter.h"
 
 namespace chimera {
 namespace {

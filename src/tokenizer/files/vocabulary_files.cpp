@@ -3,13 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include "byte_chars.h"
-#include "files.h"
+#include "files/files.h"
 
 namespace chimera::bpe {
 namespace {
 
-// Reads one flat object of non-negative integers, event by event: a document tree with ordered keys
-// would take quadratic time for 50,000 of them.
+// Reads one flat object of non-negative integers, event by event: anything else is refused where it
+// begins, before memory is taken for it, and named by its token.
 class VocabReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit VocabReader(const std::string& name) : name_(name) {}

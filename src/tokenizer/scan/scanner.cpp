@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "unicode.h"
+#include "scan/unicode.h"
 
 namespace chimera {
 namespace {

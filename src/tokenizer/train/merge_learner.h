@@ -4,7 +4,7 @@
 
 #include "chimera/tokenizer/trainer.h"
 #include "tables.h"
-#include "word_counter.h"
+#include "train/word_counter.h"
 
 namespace chimera::bpe {
 

@@ -1,4 +1,4 @@
-#include "merge_learner.h"
+#include "train/merge_learner.h"
 
 #include <algorithm>
 #include <queue>
@@ -9,41 +9,6 @@ namespace chimera::bpe {
 namespace {
 
 using PairId = std::uint32_t;
-
-// Numbers pairs of ids as they come up. Flat, open addressing, at most half full.
-class PairNumbers {
- public:
-  // The number of the pair; `next` for a new one.
-  PairId find_or_add(std::uint64_t key, PairId next) {
-    if (2 * (used_ + 1) > slots_.size()) grow();
-    for (std::size_t i = hash_pair(key) & (slots_.size() - 1);; i = (i + 1) & (slots_.size() - 1)) {
-      if (slots_[i].key == key) return slots_[i].id;
-      if (slots_[i].key == PairTable::kNone) {
-        slots_[i] = {key, next};
-        ++used_;
-        return next;
-      }
-    }
-  }
-
- private:
-  struct Slot {
-    std::uint64_t key = PairTable::kNone;
-    PairId id = 0;
-  };
-  void grow() {
-    std::vector<Slot> old(slots_.empty() ? std::size_t{1} << 16 : 2 * slots_.size());
-    old.swap(slots_);
-    for (const Slot& s : old) {
-      if (s.key == PairTable::kNone) continue;
-      std::size_t i = hash_pair(s.key) & (slots_.size() - 1);
-      while (slots_[i].key != PairTable::kNone) i = (i + 1) & (slots_.size() - 1);
-      slots_[i] = s;
-    }
-  }
-  std::vector<Slot> slots_;
-  std::size_t used_ = 0;
-};
 
 class Learner {
  public:
@@ -76,6 +41,7 @@ class Learner {
   }
 
  private:
+  using Number = PairEntry<PairId>;  // pairs are numbered as they come up
   static constexpr Index kNotQueued = std::numeric_limits<Index>::min();
 
   struct Pair {
@@ -134,7 +100,9 @@ class Learner {
   // Adds to the count of a pair; a positive `by` says that `word` has it now.
   void change(TokenId left, TokenId right, Index by, std::uint32_t word) {
     const auto next = static_cast<PairId>(pairs_.size());
-    const PairId id = numbers_.find_or_add(pair_key(left, right), next);
+    const std::uint64_t key = pair_key(left, right);
+    const auto same = [&](const Number& n) { return n.key == key; };
+    const PairId id = numbers_.find_or_add(Number::hash(key), same, {key, next}).value;
     if (id == next) pairs_.push_back({left, right});
     Pair& pair = pairs_[id];
     pair.count += by;
@@ -206,7 +174,7 @@ class Learner {
   WordTable ids_;
   std::vector<TokenId> symbols_;  // of all words, one after the other
   std::vector<Word> words_;
-  PairNumbers numbers_;
+  FlatTable<Number> numbers_;
   std::vector<Pair> pairs_;
   std::vector<PairId> fresh_;
   std::priority_queue<Candidate> queue_;

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base64.h"
 #include "byte_chars.h"
-#include "files.h"
+#include "files/base64.h"
+#include "files/files.h"
 
 namespace chimera::bpe {
 namespace {
