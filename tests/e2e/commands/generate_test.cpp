@@ -1,7 +1,7 @@
 // Text from a trained checkpoint.
 #include <set>
 
-#include "project.h"
+#include "e2e/project.h"
 
 namespace chimera::test {
 namespace {

@@ -1,5 +1,5 @@
 // Bad arguments and files of the other commands.
-#include "bad_input.h"
+#include "e2e/bad_input.h"
 
 namespace chimera::test {
 namespace {

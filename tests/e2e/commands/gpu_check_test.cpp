@@ -2,7 +2,7 @@
 // over programs that pass, fail and hang.
 #include <nlohmann/json.hpp>
 
-#include "project.h"
+#include "e2e/project.h"
 
 namespace chimera::test {
 namespace {

@@ -1,6 +1,6 @@
-#include "signals.h"
+#include "e2e/runs/signals.h"
 
-#include "project.h"
+#include "e2e/project.h"
 
 namespace chimera::test {
 namespace {

@@ -1,5 +1,5 @@
 // chimera plan for a layout that is given: its memory, whether it fits, and what would.
-#include "project.h"
+#include "e2e/project.h"
 
 namespace chimera::test {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "project.h"
+#include "e2e/project.h"
 
 namespace chimera::test {
 namespace {

@@ -1,6 +1,6 @@
 // Bad files and directories: exit code 1, with the path, what is wrong and the way out; nothing is
 // lost.
-#include "bad_input.h"
+#include "e2e/bad_input.h"
 
 namespace chimera::test {
 namespace {

@@ -5,16 +5,16 @@
 #include <cstdio>
 
 #include "chimera/base/rng.h"
+#include "chimera/runtime/launch.h"
 #include "chimera/train/data_source.h"
 #include "chimera/train/trainer.h"
-#include "chimera/runtime/launch.h"
-#include "project.h"
+#include "e2e/project.h"
 
 namespace chimera::test {
 namespace {
 
-using train::RunInputs;
 using chimera::Worker;
+using train::RunInputs;
 
 // 24 samples in three shards and a batch of 4: an epoch ends after steps 6 and 12 of 14.
 // Evaluations after steps 4, 8, 12, 14; checkpoints after 5, 10, 14.

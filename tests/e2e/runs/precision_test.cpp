@@ -2,7 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "project.h"
+#include "e2e/project.h"
 
 namespace chimera::test {
 namespace {

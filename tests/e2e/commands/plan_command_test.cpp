@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/runtime/worker.h"
-#include "project.h"
+#include "e2e/project.h"
 
 namespace chimera::test {
 namespace {

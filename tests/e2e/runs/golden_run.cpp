@@ -1,11 +1,11 @@
-#include "golden_run.h"
+#include "e2e/runs/golden_run.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "chimera/base/rng.h"
-#include "project.h"
+#include "e2e/project.h"
 #include "support/golden.h"
 
 namespace chimera::test {

@@ -1,5 +1,5 @@
 // Bad usage and configuration: exit code 2, every problem named with its path, before any compute.
-#include "bad_input.h"
+#include "e2e/bad_input.h"
 
 namespace chimera::test {
 namespace {
