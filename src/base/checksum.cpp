@@ -1,6 +1,8 @@
+#define XXH_INLINE_ALL  // a call into the library would take longer than a short hash
 #include <xxhash.h>
 
 #include "chimera/base/file.h"
+#include "chimera/base/hash.h"
 
 namespace chimera {
 namespace {
@@ -29,6 +31,8 @@ std::string checksum_of(std::span<const std::byte> bytes) {
   checksum.add(bytes);
   return checksum.hex();
 }
+
+std::uint64_t hash_bytes(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
 
 std::string checksum_of_file(const Path& path) { return checksum_of(MappedFile(path).bytes()); }
 

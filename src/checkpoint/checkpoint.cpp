@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "in_quotes.h"
+#include "chimera/base/json_reader.h"
 #include "names.h"
 
 namespace chimera::checkpoint {

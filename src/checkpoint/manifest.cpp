@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "chimera/base/json.h"
-#include "fields.h"
-#include "in_quotes.h"
+#include "chimera/base/json_reader.h"
 #include "model_json.h"
 #include "tables.h"
 
@@ -41,10 +39,10 @@ std::string_view check_seal(std::string_view text, const std::string& name) {
 }
 
 void check_format(const Json& json, const std::string& name) {
-  Fields fields(json, name);
-  const std::string format = fields.text("format");
+  const JsonReader fields(json, name);
+  const std::string format = fields["format"].text();
   ENSURE(format == kFormat, name, ": format is ", in_quotes(format), ", not ", kFormat);
-  const Index version = fields.count("version", 1);
+  const Index version = fields["version"].count(1);
   ENSURE(version <= kManifestVersion, name, " has format version ", version,
          "; this build reads up to ", kManifestVersion, ": use the newer chimera that wrote it");
 }
@@ -94,26 +92,23 @@ Manifest parse_manifest(std::string_view text, const std::string& name) {
   const Json json = parse_json(text, name);
   check_format(json, name);  // first: a newer version may be sealed otherwise
   check_seal(text, name);
-  Fields fields(json, name);
+  const JsonReader fields(json, name);
+  fields.only({"format", "version", "step", "consumed_samples", "model", "end_of_text", "config",
+               "state", "environment", "data_fingerprint", "tokenizer_fingerprint", "files",
+               "tensors", "checksum"});
   Manifest m;
-  fields.text("format");
-  fields.count("version");
-  fields.checksum("checksum");
-  m.step = fields.count("step");
-  m.consumed_samples = fields.count("consumed_samples");
-  m.model = parse_model(fields.object("model"), name + ", \"model\"");
-  m.end_of_text = fields.count("end_of_text", -1, m.model.vocab_size - 1);
-  m.config = fields.object("config").dump();
-  m.state = fields.object("state").dump();
-  for (const auto& [key, value] : fields.object("environment").items()) {
-    ENSURE(value.is_string(), name, ", \"environment\": ", in_quotes(key), " is not text");
-    m.environment[key] = value.get<std::string>();
-  }
-  m.data_fingerprint = fields.text("data_fingerprint");
-  m.tokenizer_fingerprint = fields.text("tokenizer_fingerprint");
-  m.files = parse_files(fields.list("files"), name);
-  m.tensors = parse_tensors(fields.object("tensors"), name);
-  fields.done();
+  m.step = fields["step"].count();
+  m.consumed_samples = fields["consumed_samples"].count();
+  m.model = parse_model(fields["model"]);
+  m.end_of_text = fields["end_of_text"].count(-1, m.model.vocab_size - 1);
+  m.config = fields["config"].object_text();
+  m.state = fields["state"].object_text();
+  for (const auto& [key, value] : fields["environment"].members())
+    m.environment[key] = value.text();
+  m.data_fingerprint = fields["data_fingerprint"].text();
+  m.tokenizer_fingerprint = fields["tokenizer_fingerprint"].text();
+  m.files = parse_files(fields["files"]);
+  m.tensors = parse_tensors(fields["tensors"]);
   check_tables(m.files, m.tensors, name);
   return m;
 }
@@ -141,11 +136,11 @@ std::string to_record(const Shard& shard) {
 Shard parse_record(std::string_view record) {
   const std::string name = "the record of a writing worker";
   const Json json = parse_json(record, name);
-  Fields fields(json, name);
+  const JsonReader fields(json, name);
+  fields.only({"files", "tensors"});
   Shard shard;
-  shard.files = parse_files(fields.list("files"), name);
-  shard.tensors = parse_tensors(fields.object("tensors"), name);
-  fields.done();
+  shard.files = parse_files(fields["files"]);
+  shard.tensors = parse_tensors(fields["tensors"]);
   return shard;
 }
 

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/checkpoint/writer.h"
-#include "fields.h"
 #include "in_quotes.h"
 
 namespace chimera::checkpoint {
@@ -17,29 +16,36 @@ Json to_json(const model::ModelConfig& m) {
   return object;
 }
 
-model::ModelConfig parse_model(const Json& object, const std::string& where) {
-  struct Reader {
-    Fields& fields;
-    const model::ModelKey& key;
-    const std::string& where;
-    void operator()(Index* value) const {
-      *value = fields.count(key.name, static_cast<Index>(key.least), static_cast<Index>(key.most));
-    }
-    void operator()(double* value) const { *value = fields.number(key.name, key.least, key.most); }
-    void operator()(bool* value) const { *value = fields.boolean(key.name); }
-    void operator()(std::string* value) const {
-      *value = fields.text(key.name);
-      ENSURE(std::ranges::count(key.choices, *value) > 0, where, ": unknown ", key.name, " ",
-             in_quotes(*value));
-    }
-  };
-  Fields fields(object, where);
+namespace {
+
+// One key's value into its member.
+struct KeyReader {
+  JsonReader in;
+  const model::ModelKey& key;
+  void operator()(Index* value) const {
+    *value = in.count(static_cast<Index>(key.least), static_cast<Index>(key.most));
+  }
+  void operator()(double* value) const { *value = in.number({key.least, key.most, ""}); }
+  void operator()(bool* value) const { *value = in.flag(); }
+  void operator()(std::string* value) const {
+    *value = in.text();
+    ENSURE(std::ranges::count(key.choices, *value) > 0, in.where(), ": unknown ", key.name, " ",
+           in_quotes(*value));
+  }
+};
+
+}  // namespace
+
+model::ModelConfig parse_model(const JsonReader& in) {
   model::ModelConfig m;
-  for (const model::ModelKey& key : model::model_keys(m))
-    std::visit(Reader{fields, key, where}, key.value);
-  fields.done();
-  ENSURE(m.n_embd % m.n_head == 0, where, ": n_embd ", m.n_embd, " is not divisible by n_head ",
-         m.n_head);
+  const std::vector<model::ModelKey> keys = model::model_keys(m);
+  std::vector<const char*> names;
+  for (const model::ModelKey& key : keys) names.push_back(key.name.c_str());
+  in.only(names);
+  for (const model::ModelKey& key : keys)
+    std::visit(KeyReader{in[key.name.c_str()], key}, key.value);
+  ENSURE(m.n_embd % m.n_head == 0, in.where(), ": n_embd ", m.n_embd,
+         " is not divisible by n_head ", m.n_head);
   return m;
 }
 

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <optional>
 
-#include "in_quotes.h"
+#include "chimera/base/json_reader.h"
 #include "safetensors_header.h"
 
 namespace chimera::checkpoint {

@@ -4,8 +4,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
-
-#include "in_quotes.h"
+#include "chimera/base/json_reader.h"
 
 namespace chimera::checkpoint {
 namespace {

@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/base/json.h"
+#include "chimera/base/json_reader.h"
 #include "chimera/checkpoint/safetensors.h"
-#include "in_quotes.h"
 #include "safetensors_header.h"
 
 namespace chimera::checkpoint {

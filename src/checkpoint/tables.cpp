@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "fields.h"
-#include "in_quotes.h"
-
 namespace chimera::checkpoint {
 namespace {
 
@@ -15,17 +12,16 @@ DType parse_type(const std::string& text, const std::string& where) {
   Fail(where, ": unknown element type ", in_quotes(text));
 }
 
-std::vector<Index> parse_shape(const Json& list, const std::string& where) {
-  ENSURE(list.size() <= static_cast<std::size_t>(Tensor::kMaxRank), where, ": a shape of ",
-         list.size(), " dimensions; at most ", Tensor::kMaxRank, " are possible");
+std::string checksum(const JsonReader& in) {
+  std::string hex = in.text();
+  const bool good = hex.size() == 32 && hex.find_first_not_of("0123456789abcdef") == hex.npos;
+  if (!good) in.wrong("a checksum of 32 hexadecimal digits");
+  return hex;
+}
+
+std::vector<Index> parse_shape(const JsonReader& in) {
   std::vector<Index> shape;
-  for (const Json& extent : list) {
-    const bool fits =
-        extent.is_number_unsigned() && std::in_range<Index>(extent.get<std::uint64_t>());
-    ENSURE(fits, where, ": the shape has the extent ", in_quotes(extent.dump()),
-           "; expected a whole number from 0 on");
-    shape.push_back(extent.get<Index>());
-  }
+  for (const JsonReader& extent : in.list(Tensor::kMaxRank)) shape.push_back(extent.count());
   return shape;
 }
 
@@ -53,39 +49,32 @@ Json to_json(const StoredTensor& tensor) {
           {"checksum", tensor.checksum}};
 }
 
-std::vector<StoredFile> parse_files(const Json& list, const std::string& where) {
+std::vector<StoredFile> parse_files(const JsonReader& in) {
   std::vector<StoredFile> files;
-  for (const Json& entry : list) {
-    Fields fields(entry, where + ", \"files\"[" + std::to_string(files.size()) + "]");
-    StoredFile file;
-    file.name = fields.text("name");
-    file.bytes = fields.count("bytes");
-    file.checksum = fields.checksum("checksum");
-    fields.done();
-    check_file_name(file.name, where);
-    files.push_back(std::move(file));
+  for (const JsonReader& entry : in.list()) {
+    entry.only({"name", "bytes", "checksum"});
+    files.push_back({entry["name"].text(), entry["bytes"].count(), checksum(entry["checksum"])});
+    check_file_name(files.back().name, entry.where());
   }
   std::ranges::sort(files, {}, &StoredFile::name);
   return files;
 }
 
-std::vector<StoredTensor> parse_tensors(const Json& object, const std::string& where) {
+std::vector<StoredTensor> parse_tensors(const JsonReader& in) {
   std::vector<StoredTensor> tensors;
-  for (const auto& [name, entry] : object.items()) {
-    const std::string here = where + ", tensor " + in_quotes(name);
-    Fields fields(entry, here);
+  for (const auto& [name, entry] : in.members()) {
+    entry.only({"shape", "type", "file", "offset", "checksum"});
     StoredTensor t;
     t.name = name;
-    t.shape = parse_shape(fields.list("shape"), here);
-    t.type = parse_type(fields.text("type"), here);
-    t.file = fields.text("file");
-    t.offset = fields.count("offset");
-    t.checksum = fields.checksum("checksum");
-    fields.done();
+    t.shape = parse_shape(entry["shape"]);
+    t.type = parse_type(entry["type"].text(), entry.where());
+    t.file = entry["file"].text();
+    t.offset = entry["offset"].count();
+    t.checksum = checksum(entry["checksum"]);
     try {
       t.bytes = byte_count(t);
     } catch (const Error& e) {
-      Fail(where, ": ", e.what());
+      Fail(entry.where(), ": ", e.what());
     }
     tensors.push_back(std::move(t));
   }

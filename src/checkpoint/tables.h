@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "chimera/base/json.h"
+#include "chimera/base/json_reader.h"
 #include "chimera/checkpoint/manifest.h"
 
 namespace chimera::checkpoint {
@@ -12,9 +12,9 @@ namespace chimera::checkpoint {
 Json to_json(const StoredFile& file);
 Json to_json(const StoredTensor& tensor);  // without the name, which is its key
 
-// Sorted by name. Messages begin with `where`.
-std::vector<StoredFile> parse_files(const Json& list, const std::string& where);
-std::vector<StoredTensor> parse_tensors(const Json& object, const std::string& where);
+// Sorted by name.
+std::vector<StoredFile> parse_files(const JsonReader& list);
+std::vector<StoredTensor> parse_tensors(const JsonReader& object);
 
 // Throws unless the names of both tables are unique and every tensor lies in one of the files
 // without overlapping another. Both tables are sorted by name.

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "chimera/base/json_reader.h"
 #include "chimera/base/log.h"
 #include "chimera/checkpoint/checkpoint.h"
-#include "in_quotes.h"
 #include "names.h"
 #include "tables.h"
 

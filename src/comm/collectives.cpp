@@ -51,4 +51,21 @@ void barrier(Communicator& comm, int channel, std::string_view what) {
   }
 }
 
+std::vector<std::string> gather_texts(Communicator& comm, int channel, int count,
+                                      const std::string& mine, std::string_view what) {
+  std::int64_t length = std::ssize(mine);
+  if (comm.rank() != 0) {
+    comm.send(0, channel, std::as_bytes(std::span(&length, 1)), what);
+    comm.send(0, channel, std::as_bytes(std::span(mine)), what);
+    return {};
+  }
+  std::vector<std::string> texts{mine};
+  for (int rank = 1; rank < count; ++rank) {
+    comm.recv(rank, channel, std::as_writable_bytes(std::span(&length, 1)), what);
+    std::string& text = texts.emplace_back(static_cast<std::size_t>(length), '\0');
+    comm.recv(rank, channel, std::as_writable_bytes(std::span(text)), what);
+  }
+  return texts;
+}
+
 }  // namespace chimera

@@ -1,15 +1,13 @@
 #include "chimera/data/manifest.h"
 
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 
-#include "chimera/base/json.h"
+#include "chimera/base/json_reader.h"
 
 namespace chimera::data {
 namespace {
 
-constexpr const char* kFormat = "chimera-dataset";
-constexpr Index kVersion = 1;
+constexpr JsonFormat kFormat{"chimera-dataset", 1, "`chimera data prepare` writes one"};
 
 Json to_json(const SplitInfo& split) {
   Json shards = Json::array();
@@ -25,89 +23,33 @@ Json to_json(const SplitInfo& split) {
           {"shards", shards}};
 }
 
-// Reads the members of one JSON object, all of them, and no others.
-class Members {
- public:
-  Members(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    ENSURE(json.is_object(), where_, " is not an object");
-  }
-  const Json& at(const char* key) {
-    const auto found = json_.find(key);
-    ENSURE(found != json_.end(), where_, " has no \"", key, "\"");
-    ++read_;
-    return *found;
-  }
-  std::string text(const char* key) {
-    const Json& value = at(key);
-    ENSURE(value.is_string(), where_, ".", key, " is not a string");
-    return value.get<std::string>();
-  }
-  Index count(const char* key) {
-    const Json& value = at(key);
-    ENSURE(value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t{1} << 62,
-           where_, ".", key, " is not a count");
-    return value.get<Index>();
-  }
-  double number(const char* key) {
-    const Json& value = at(key);
-    ENSURE(value.is_number(), where_, ".", key, " is not a number");
-    return value.get<double>();
-  }
-  Members object(const char* key) { return {at(key), where_ + "." + key}; }
-  template <class Visit>
-  void each(const char* key, const Visit& visit) {
-    const Json& list = at(key);
-    ENSURE(list.is_array(), where_, ".", key, " is not a list");
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      Members element(list[i], concat(where_, ".", key, "[", i, "]"));
-      visit(element);
-    }
-  }
-  // One of the names; returns its place among them.
-  std::size_t choice(const char* key, std::initializer_list<std::string> names) {
-    const std::string value = text(key);
-    std::size_t place = 0;
-    for (const std::string& name : names) {
-      if (name == value) return place;
-      ++place;
-    }
-    Fail(where_, ".", key, " is \"", value, "\", which this program does not know");
-  }
-  void done() const {
-    ENSURE(read_ == json_.size(), where_, " has ", json_.size(), " members; ", read_, " are known");
-  }
+constexpr Index kMostCount = Index{1} << 62;
 
- private:
-  const Json& json_;
-  std::string where_;
-  std::size_t read_ = 0;
-};
-
-ShardInfo read_shard(Members& in) {
-  ShardInfo shard{in.text("name"), in.count("tokens"), in.count("bytes"), in.text("checksum")};
-  in.done();
+ShardInfo read_shard(const JsonReader& in) {
+  in.only({"name", "tokens", "bytes", "checksum"});
+  ShardInfo shard{in["name"].text(), in["tokens"].count(0, kMostCount),
+                  in["bytes"].count(0, kMostCount), in["checksum"].text()};
   ENSURE(
       !shard.name.empty() && shard.name.find('/') == std::string::npos && shard.name.front() != '.',
-      "dataset.json names the shard \"", shard.name, "\", which is no plain file name");
+      in.where(), " names the shard ", in_quotes(shard.name), ", which is no plain file name");
   return shard;
 }
 
-SplitInfo read_split(Members in) {
-  SplitInfo split{in.count("documents"),
-                  in.count("tokens"),
-                  in.count("text_bytes"),
-                  in.count("not_utf8_bytes"),
+SplitInfo read_split(const JsonReader& in) {
+  in.only({"documents", "tokens", "text_bytes", "not_utf8_bytes", "shards"});
+  SplitInfo split{in["documents"].count(0, kMostCount),
+                  in["tokens"].count(0, kMostCount),
+                  in["text_bytes"].count(0, kMostCount),
+                  in["not_utf8_bytes"].count(0, kMostCount),
                   {}};
-  in.each("shards", [&](Members& shard) { split.shards.push_back(read_shard(shard)); });
-  in.done();
+  for (const JsonReader& shard : in["shards"].list()) split.shards.push_back(read_shard(shard));
   return split;
 }
 
-SourceInfo read_source(Members& in) {
-  SourceInfo source{in.text("path"), in.count("file_bytes"), in.count("text_bytes"),
-                    in.count("documents")};
-  in.done();
-  return source;
+SourceInfo read_source(const JsonReader& in) {
+  in.only({"path", "file_bytes", "text_bytes", "documents"});
+  return {in["path"].text(), in["file_bytes"].count(0, kMostCount),
+          in["text_bytes"].count(0, kMostCount), in["documents"].count(0, kMostCount)};
 }
 
 const ShardInfo* find_shard(const DatasetManifest& manifest, const std::string& name) {
@@ -137,8 +79,8 @@ std::string manifest_text(const DatasetManifest& m) {
                        {"text_bytes", source.text_bytes},
                        {"documents", source.documents}});
   const Json json = {
-      {"format", kFormat},
-      {"version", kVersion},
+      {"format", kFormat.name},
+      {"version", kFormat.version},
       {"tokenizer",
        {{"fingerprint", m.tokenizer_fingerprint}, {"vocabulary_size", m.vocabulary_size}}},
       {"end_of_text", {{"id", m.end_of_text_id}, {"position", to_string(m.end_of_text)}}},
@@ -151,28 +93,25 @@ std::string manifest_text(const DatasetManifest& m) {
 }
 
 DatasetManifest read_manifest(const Path& file) {
-  const Json json = read_json(file.string());
-  Members in(json, file.string());
-  ENSURE(in.text("format") == kFormat, file.string(), " is no description of a data set");
-  ENSURE(in.count("version") == kVersion, file.string(), " has version ",
-         json["version"].get<Index>(), "; this program reads ", kVersion,
-         ": prepare the data again");
+  const std::string name = file.string();
+  const Json json = read_json(name);
+  const JsonReader in = open_format(json, name, kFormat);
+  in.only({"format", "version", "tokenizer", "end_of_text", "token_type", "validation_fraction",
+           "train", "validation", "sources"});
+  const JsonReader tokenizer = in["tokenizer"], end_of_text = in["end_of_text"];
+  tokenizer.only({"fingerprint", "vocabulary_size"});
+  end_of_text.only({"id", "position"});
   DatasetManifest m;
-  Members tokenizer = in.object("tokenizer");
-  m.tokenizer_fingerprint = tokenizer.text("fingerprint");
-  m.vocabulary_size = tokenizer.count("vocabulary_size");
-  tokenizer.done();
-  Members end_of_text = in.object("end_of_text");
-  m.end_of_text_id = end_of_text.count("id");
-  m.end_of_text = end_of_text.choice("position", {"after", "before"}) == 0 ? EndOfText::After
+  m.tokenizer_fingerprint = tokenizer["fingerprint"].text();
+  m.vocabulary_size = tokenizer["vocabulary_size"].count(0, kMostCount);
+  m.end_of_text_id = end_of_text["id"].count(0, kMostCount);
+  m.end_of_text = end_of_text["position"].choice({"after", "before"}) == 0 ? EndOfText::After
                                                                            : EndOfText::Before;
-  end_of_text.done();
-  m.width = in.choice("token_type", {"uint16", "uint32"}) == 0 ? TokenWidth::U16 : TokenWidth::U32;
-  m.validation_fraction = in.number("validation_fraction");
-  m.train = read_split(in.object("train"));
-  m.validation = read_split(in.object("validation"));
-  in.each("sources", [&](Members& source) { m.sources.push_back(read_source(source)); });
-  in.done();
+  m.width = in["token_type"].choice({"uint16", "uint32"}) == 0 ? TokenWidth::U16 : TokenWidth::U32;
+  m.validation_fraction = in["validation_fraction"].number({0, 1, ""});
+  m.train = read_split(in["train"]);
+  m.validation = read_split(in["validation"]);
+  for (const JsonReader& source : in["sources"].list()) m.sources.push_back(read_source(source));
   return m;
 }
 

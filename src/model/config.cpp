@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "parameters.h"
+
 namespace chimera::model {
 namespace {
 
@@ -68,19 +70,47 @@ void apply_preset(ModelConfig& m, const Preset& preset) {
   m.tied_embeddings = preset.tied_embeddings;
 }
 
+namespace {
+
+Index trained(const nn::ParameterLayout& params) {
+  Index count = 0;
+  for (const nn::Parameter& p : params.parameters)
+    if (!p.frozen) count += p.region.size();
+  return count;
+}
+
+Index embedding_parameters(const ModelConfig& m) {
+  nn::ParameterLayout params;
+  nn::Embedding(params, embedding_config(m), /*tied=*/std::nullopt);
+  return trained(params);
+}
+
+Index block_parameters(const ModelConfig& m) {
+  nn::ParameterLayout params;
+  nn::Block(params, block_config(m), /*layer=*/0, /*order=*/0);
+  return trained(params);
+}
+
+// The head's without its matrix.
+Index norm_parameters(const ModelConfig& m) {
+  nn::ParameterLayout params;
+  nn::Head(params, head_config(m), nn::TokenMatrix{});
+  return trained(params);
+}
+
+}  // namespace
+
 Index parameter_count(const ModelConfig& m) {
-  const Index C = m.n_embd;
-  const Index block =
-      12 * C * C + 13 * C;  // two norms (4C), qkv, projection, two of the MLP with biases
-  const Index positions = m.position_encoding == "learned" ? m.n_positions * C : 0;
-  return m.vocab_size * C * (m.tied_embeddings ? 1 : 2) + positions + m.n_layer * block + 2 * C;
+  return embedding_parameters(m) + m.n_layer * block_parameters(m) + norm_parameters(m) +
+         (m.tied_embeddings ? 0 : m.vocab_size * m.n_embd);
 }
 
 double flops_per_token(const ModelConfig& m, Index T, bool causal_half) {
   const double C = static_cast<double>(m.n_embd), L = static_cast<double>(m.n_layer);
-  const double multiplied =
-      static_cast<double>(m.vocab_size) * C + L * (12 * C * C + 13 * C) + 2 * C;
-  return 6 * multiplied + (causal_half ? 6 : 12) * L * C * static_cast<double>(T);
+  const Index multiplied =
+      m.vocab_size * m.n_embd + m.n_layer * block_parameters(m) + norm_parameters(m);
+  return 6 * static_cast<double>(multiplied) +
+         (causal_half ? 6 : 12) * L * C * static_cast<double>(T);
 }
 
 }  // namespace chimera::model

@@ -7,9 +7,10 @@
 namespace chimera::model {
 
 Decoder::Decoder(const ModelConfig& m, Device& device, Ops& ops)
-    : config_(m), device_(device), ops_(ops) {
-  wte_ = declare_wte(params_, m);
-  wpe_ = declare_wpe(params_, m);
+    : config_(m),
+      device_(device),
+      ops_(ops),
+      embedding_(params_, embedding_config(m), /*tied=*/std::nullopt) {
   const nn::BlockConfig block = block_config(m);
   const Index P = m.n_positions, C = m.n_embd;
   for (Index layer = 0; layer < m.n_layer; ++layer) {
@@ -17,8 +18,8 @@ Decoder::Decoder(const ModelConfig& m, Device& device, Ops& ops)
     keys_.push_back(cache_layout_.add("keys", DType::F32, {P, C}));
     values_.push_back(cache_layout_.add("values", DType::F32, {P, C}));
   }
-  ln_f_ = declare_ln_f(params_, m);
-  lm_head_ = m.tied_embeddings ? wte_ : declare_lm_head(params_, m);
+  head_.emplace(params_, head_config(m),
+                m.tied_embeddings ? std::optional(embedding_.tokens()) : std::nullopt);
   scratch_ = nn::Block::declare_decode(workspace_layout_, block, kRows);
   rows_ = workspace_layout_.add("rows", DType::F32, {kRows, C});
   tokens_ = workspace_layout_.add("tokens", DType::I32, {kRows});
@@ -47,18 +48,19 @@ void Decoder::append_rows(std::span<const std::int32_t> tokens) {
   const Flat workspace{workspace_.data()}, weights{weights_.data()}, cache{cache_.data()};
   const Tensor x = workspace.at(rows_).rows(0, R), ids = workspace.at(tokens_).rows(0, R);
   device_.copy_in(ids.raw(), tokens.data(), ids.bytes());
-  nn::Pass pass{
-      .ops = ops_, .mode = nn::Mode::Evaluate, .weights = weights, .workspace = workspace};
-  // Row r stands at position_ + r: the embedding is given the positions from there on.
-  ops_.embedding_forward(x, ids, weights.at(wte_), weights.at(wpe_).rows(position_, R), R, {});
+  // The rows are one sample of R tokens.
+  nn::Pass pass{.ops = ops_,
+                .mode = nn::Mode::Evaluate,
+                .weights = weights,
+                .slot = {.samples = 1, .T = R},
+                .workspace = workspace};
+  embedding_.forward(pass, x, ids, R, position_);
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     blocks_[i].decode(pass, scratch_, x, cache.at(keys_[i]), cache.at(values_[i]), position_);
-  const Tensor last = x.rows(R - 1, 1);
-  const Tensor norm = workspace.at(scratch_.norm).rows(0, 1);
-  ln_f_->forward(pass, norm, last, workspace.at(scratch_.mean).rows(0, 1),
-                 workspace.at(scratch_.rstd).rows(0, 1));
-  ops_.matmul(workspace.at(logits_).reshaped({1, config_.vocab_size}), norm, Transpose::No,
-              weights.at(lm_head_), Transpose::Yes, Write::Set);
+  const auto first_row = [&](const Region& r) { return workspace.at(r).rows(0, 1); };
+  head_->decode(pass, workspace.at(logits_).reshaped({1, config_.vocab_size}),
+                first_row(scratch_.norm), first_row(scratch_.mean), first_row(scratch_.rstd),
+                x.rows(R - 1, 1));
   position_ += R;
 }
 

@@ -1,6 +1,5 @@
 #include "chimera/model/stage.h"
 
-#include <algorithm>
 #include <numeric>
 
 #include "parameters.h"
@@ -12,7 +11,7 @@ using nn::SlotView;
 
 ParameterLayout tied_parameters(const ModelConfig& config) {
   ParameterLayout params;
-  declare_wte(params, config);
+  nn::Embedding::declare_tokens(params, embedding_config(config));
   return params;
 }
 
@@ -28,24 +27,24 @@ Stage::Stage(const ModelConfig& m, const std::vector<Index>& layers, int stage, 
   ENSURE(count >= 1, "stage ", stage, " has ", count, " layers; every stage needs at least one");
   nn::BlockConfig block = block_config(m);
   block.type = type;
-  if (m.tied_embeddings) tied_ = tied_parameters(m).parameters.front().region;
-  if (first_ && !m.tied_embeddings) wte_ = declare_wte(params_, m);
-  if (first_) wpe_ = declare_wpe(params_, m);
+  std::optional<Region> tied;
+  if (m.tied_embeddings) tied = tied_parameters(m).parameters.front().region;
   declare_edge(R);
-  const Block::Scratch scratch = Block::declare_scratch(workspace_, block, samples, T);
-  const Block::Stash stash =
-      split_ ? Block::Stash{} : Block::declare_whole_stash(workspace_, block, scratch, R);
+  if (first_) embedding_.emplace(params_, embedding_config(m), tied);
   Index layer = std::accumulate(layers.begin(), layers.begin() + stage, Index{0});
   for (Index i = 0; i < count; ++i, ++layer) {
     const std::string name = "h." + std::to_string(layer);
     blocks_.emplace_back(params_, block, static_cast<int>(layer), order_of_block(layer));
-    memory_.push_back({.saved = Block::declare_saved(slot_, name, block, samples, T, recompute),
-                       .stash = stash,
-                       .scratch = scratch});
+    memory_.push_back({.saved = blocks_.back().declare_saved(slot_, name, samples, T, recompute)});
     if (i + 1 < count) between_.push_back(slot_.add(name + ".y", type, {R, m.n_embd}));
   }
-  if (split_) declare_split_stash(R);
-  if (last_) declare_head(R);
+  declare_backward(samples, T);
+  if (!last_) return;
+  head_.emplace(params_, head_config(m),
+                tied ? std::optional(nn::TokenMatrix{*tied, true}) : std::nullopt);
+  Layout head;  // shares the workspace with the blocks: never in use at the same time
+  head_scratch_ = head_->declare_scratch(head, R, type);
+  workspace_.reserve(head.bytes());
 }
 
 void Stage::declare_edge(Index R) {
@@ -56,91 +55,25 @@ void Stage::declare_edge(Index R) {
   losses_ = edge_.add("losses", DType::F32, {R});
 }
 
-// In the place of what the input gradients have used up, where the weight gradients do not need it
-// (Block::Stash). Selective recomputation makes its outputs from those very tensors.
-void Stage::declare_split_stash(Index R) {
-  const Index C = config_.n_embd;
-  const auto own = [&](const char* name, Index width) {
-    return slot_.add(name, type_, {R, width});
-  };
-  const bool reuse = recompute_ != Recompute::Selective;
+// Scratch and stash of the backward. A whole one has one stash for all blocks.
+void Stage::declare_backward(Index samples, Index T) {
+  const Block& any = blocks_.front();
+  const Index R = samples * T;
+  const Block::Scratch scratch = any.declare_scratch(workspace_, samples, T);
+  const Block::Stash whole =
+      split_ ? Block::Stash{} : any.declare_whole_stash(workspace_, scratch, R);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const bool top = i + 1 == blocks_.size();
-    const Block::Saved& saved = memory_[i].saved;
-    memory_[i].stash = {.d_qkv = top ? own("d_qkv", 3 * C) : memory_[i + 1].saved.qkv,
-                        .d_attn = reuse ? saved.mid : own("d_attn", C),
-                        .d_fc = reuse ? saved.fc : own("d_fc", 4 * C),
-                        .d_mlp = reuse && !top ? between_[i] : own("d_mlp", C)};
+    std::optional<Block::Above> above;
+    if (i + 1 < blocks_.size())
+      above = {.qkv = memory_[i + 1].saved.attention.qkv, .output = between_[i]};
+    memory_[i].scratch = scratch;
+    memory_[i].stash =
+        split_ ? any.declare_split_stash(slot_, memory_[i].saved, above, R, recompute_) : whole;
   }
-}
-
-// Shares the workspace with the blocks: never in use at the same time.
-void Stage::declare_head(Index R) {
-  const Index C = config_.n_embd, V = config_.vocab_size;
-  ln_f_ = declare_ln_f(params_, config_);
-  if (!config_.tied_embeddings) lm_head_ = declare_lm_head(params_, config_);
-  const Index chunk = std::clamp<Index>(kHeadChunkBytes / (V * size_of(type_)), 1, R);
-  Layout head;
-  norm_f_ = nn::LayerNorm::declare(head, "ln_f", R);
-  head_rows_ = head.add("head.rows", type_, {R, C});
-  head_drows_ = head.add("head.drows", type_, {R, C});
-  logits_ = head.add("head.logits", type_, {chunk, V});
-  workspace_.reserve(head.bytes());
 }
 
 Tensor Stage::block_input(const Pass& pass, std::size_t i) const {
   return i == 0 ? input(pass.edge) : pass.slot.rows(between_[i - 1]);
-}
-
-Tensor Stage::head_weight(const Pass& pass) const {
-  return config_.tied_embeddings ? pass.tied_weights.at(tied_) : pass.weights.at(*lm_head_);
-}
-
-Tensor Stage::head_gradient(const Pass& pass) const {
-  return config_.tied_embeddings ? pass.tied_head_gradients.at(tied_)
-                                 : pass.gradients.at(*lm_head_);
-}
-
-void Stage::embed(Pass& pass) const {
-  const Tensor wte = config_.tied_embeddings ? pass.tied_weights.at(tied_) : pass.weights.at(*wte_);
-  pass.ops.embedding_forward(
-      input(pass.edge), tokens(pass.edge), wte, pass.weights.at(*wpe_), pass.edge.T,
-      pass.dropout(static_cast<float>(config_.embd_pdrop), 0, DropoutSite::Embedding));
-}
-
-void Stage::backward_embedding(Pass& pass) const {
-  const Tensor dwte =
-      config_.tied_embeddings ? pass.tied_embedding_gradients.at(tied_) : pass.gradients.at(*wte_);
-  const Tensor dwpe = config_.position_encoding == "learned" ? pass.gradients.at(*wpe_) : Tensor();
-  pass.ops.embedding_backward(
-      dwte, dwpe, gradient(pass.edge), tokens(pass.edge), pass.edge.T,
-      pass.dropout(static_cast<float>(config_.embd_pdrop), 0, DropoutSite::Embedding));
-}
-
-void Stage::head(Pass& pass, float label_smoothing) const {
-  const SlotView& edge = pass.edge;
-  const SlotView work = pass.scratch();
-  const bool train = pass.mode == nn::Mode::Train;
-  const Index R = edge.samples * edge.T, most = logits_.shape[0];
-  const Tensor rows = work.rows(head_rows_), drows = work.rows(head_drows_);
-  const Tensor mean = work.rows(norm_f_.mean), rstd = work.rows(norm_f_.rstd);
-  const Tensor weight = head_weight(pass), y = output(edge);
-  ln_f_->forward(pass, rows, y, mean, rstd);
-  for (Index begin = 0; begin < R; begin += most) {
-    const Index count = std::min(most, R - begin);
-    const Tensor logits = pass.workspace.at(logits_).rows(0, count);
-    pass.ops.matmul(logits, rows.rows(begin, count), Transpose::No, weight, Transpose::Yes,
-                    Write::Set);
-    pass.ops.cross_entropy(losses(edge).rows(begin, count), logits,
-                           targets(edge).rows(begin, count), label_smoothing, pass.loss_scale,
-                           train ? Gradient::InPlace : Gradient::None);
-    if (!train) continue;
-    pass.ops.matmul(drows.rows(begin, count), logits, Transpose::No, weight, Transpose::No,
-                    Write::Set);
-    pass.ops.matmul(head_gradient(pass), logits, Transpose::Yes, rows.rows(begin, count),
-                    Transpose::No, Write::Add);
-  }
-  if (train) ln_f_->backward(pass, gradient(edge), drows, y, mean, rstd, Write::Set);
 }
 
 void Stage::run_blocks(Pass& pass, Tensor y) const {
@@ -150,9 +83,12 @@ void Stage::run_blocks(Pass& pass, Tensor y) const {
 }
 
 void Stage::forward(Pass& pass, float label_smoothing) const {
-  if (first_) embed(pass);
-  run_blocks(pass, output(pass.edge));
-  if (last_) head(pass, label_smoothing);
+  const SlotView& edge = pass.edge;
+  if (first_) embedding_->forward(pass, input(edge), tokens(edge), edge.T);
+  run_blocks(pass, output(edge));
+  if (last_)
+    head_->forward(pass, head_scratch_, losses(edge), gradient(edge), output(edge), targets(edge),
+                   label_smoothing);
 }
 
 void Stage::recompute(Pass& pass) const {
@@ -166,7 +102,8 @@ void Stage::backward_blocks(Pass& pass, Block::Part part) const {
          " a split backward is told to run ", split_ ? "a whole one" : "half of one");
   for (std::size_t i = blocks_.size(); i-- > 0;)
     blocks_[i].backward(pass, memory_[i], part, gradient(pass.edge), block_input(pass, i));
-  if (first_ && part != Block::Part::Input) backward_embedding(pass);
+  if (first_ && part != Block::Part::Input)
+    embedding_->backward(pass, gradient(pass.edge), tokens(pass.edge), pass.edge.T);
 }
 
 void Stage::backward(Pass& pass) const { backward_blocks(pass, Block::Part::Whole); }

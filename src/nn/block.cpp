@@ -5,94 +5,81 @@ namespace {
 
 std::string prefix_of(int layer) { return "transformer.h." + std::to_string(layer) + "."; }
 
-// Where an output stands that selective recomputation does not keep.
-Tensor kept_or(const Pass& pass, const std::optional<Region>& kept, const Region& scratch) {
-  return kept ? pass.slot.rows(*kept) : pass.scratch().rows(scratch);
-}
-
 }  // namespace
 
-Block::Block(ParameterLayout& params, const BlockConfig& config, int layer, int order)
-    : config_(config),
-      layer_(layer),
-      ln_1_(params, prefix_of(layer) + "ln_1", config.C, order, layer + 1, config.epsilon),
-      c_attn_(params, prefix_of(layer) + "attn.c_attn", config.C, 3 * config.C, order + 2,
-              layer + 1, config.deviation),
-      attn_c_proj_(params, prefix_of(layer) + "attn.c_proj", config.C, config.C, order + 4,
-                   layer + 1, config.residual_deviation),
-      ln_2_(params, prefix_of(layer) + "ln_2", config.C, order + 6, layer + 1, config.epsilon),
-      c_fc_(params, prefix_of(layer) + "mlp.c_fc", config.C, 4 * config.C, order + 8, layer + 1,
-            config.deviation),
-      mlp_c_proj_(params, prefix_of(layer) + "mlp.c_proj", 4 * config.C, config.C, order + 10,
-                  layer + 1, config.residual_deviation) {}
+Block::Block(ParameterLayout& params, const BlockConfig& c, int layer, int order)
+    : config_(c),
+      ln_1_(params, prefix_of(layer) + "ln_1", c.C, order, layer + 1, c.epsilon),
+      attention_(params, prefix_of(layer) + "attn",
+                 {c.C, c.H, c.attn_pdrop, c.deviation, c.residual_deviation, c.type}, layer,
+                 order += LayerNorm::kParameters),
+      attention_residual_({c.resid_pdrop, layer, DropoutSite::AttentionResidual}),
+      ln_2_(params, prefix_of(layer) + "ln_2", c.C, order += Attention::kParameters, layer + 1,
+            c.epsilon),
+      mlp_(params, prefix_of(layer) + "mlp", {c.C, c.deviation, c.residual_deviation, c.type},
+           layer, order += LayerNorm::kParameters),
+      mlp_residual_({c.resid_pdrop, layer, DropoutSite::MlpResidual}) {}
 
-Block::Saved Block::declare_saved(Layout& slot, const std::string& name, const BlockConfig& config,
-                                  Index samples, Index T, Recompute recompute) {
-  const Index R = samples * T, C = config.C;
-  const auto rows = [&](const char* what, Index width) {
-    return slot.add(name + "." + what, config.type, {R, width});
+Block::Saved Block::declare_saved(Layout& slot, const std::string& name, Index samples, Index T,
+                                  Recompute recompute) const {
+  const Index R = samples * T;
+  const auto rows = [&](const char* what) {
+    return slot.add(name + what, config_.type, {R, config_.C});
   };
-  Saved saved{.qkv = rows("qkv", 3 * C),
-              .heads = rows("heads", C),
-              .mid = rows("mid", C),
-              .fc = rows("fc", 4 * C),
+  Saved saved{.norm1 = LayerNorm::declare(slot, name + ".norm1", R),
+              .norm2 = LayerNorm::declare(slot, name + ".norm2", R),
               .ln1 = {},
               .ln2 = {},
-              .gelu = {},
-              .norm1 = LayerNorm::declare(slot, name + ".norm1", R),
-              .norm2 = LayerNorm::declare(slot, name + ".norm2", R),
-              .lse = slot.add(name + ".lse", DType::F32, {samples, config.H, T})};
+              .attention = attention_.declare_saved(slot, name, samples, T),
+              .mid = rows(".mid"),
+              .mlp = mlp_.declare_saved(slot, name, R, recompute)};
   if (recompute == Recompute::Selective) return saved;
-  saved.ln1 = rows("ln1", C);
-  saved.ln2 = rows("ln2", C);
-  saved.gelu = rows("gelu", 4 * C);
+  saved.ln1 = rows(".ln1");
+  saved.ln2 = rows(".ln2");
   return saved;
 }
 
-Block::Scratch Block::declare_scratch(Layout& workspace, const BlockConfig& config, Index samples,
-                                      Index T) {
+Block::Scratch Block::declare_scratch(Layout& workspace, Index samples, Index T) const {
   const Index R = samples * T;
-  return {.rows = workspace.add("rows", config.type, {R, config.C}),
-          .wide = workspace.add("wide", config.type, {R, 4 * config.C}),
-          .delta = workspace.add("delta", DType::F32, {samples, config.H, T})};
+  return {.rows = workspace.add("rows", config_.type, {R, config_.C}),
+          .wide = mlp_.declare_wide(workspace, R),
+          .delta = attention_.declare_delta(workspace, samples, T)};
 }
 
-Block::Stash Block::declare_whole_stash(Layout& workspace, const BlockConfig& config,
-                                        const Scratch& scratch, Index rows) {
-  const Region branch = workspace.add("d_branch", config.type, {rows, config.C});
+Block::Stash Block::declare_whole_stash(Layout& workspace, const Scratch& scratch,
+                                        Index rows) const {
+  const Region branch = workspace.add("d_branch", config_.type, {rows, config_.C});
   Region d_qkv = scratch.wide;
-  d_qkv.shape[1] = 3 * config.C;
+  d_qkv.shape[1] = 3 * config_.C;
   return {.d_qkv = d_qkv, .d_attn = branch, .d_fc = scratch.wide, .d_mlp = branch};
+}
+
+Block::Stash Block::declare_split_stash(Layout& slot, const Saved& saved,
+                                        std::optional<Above> above, Index rows,
+                                        Recompute recompute) const {
+  const Index C = config_.C;
+  const auto own = [&](const char* name, Index width) {
+    return slot.add(name, config_.type, {rows, width});
+  };
+  const bool reuse = recompute != Recompute::Selective;
+  return {.d_qkv = above ? above->qkv : own("d_qkv", 3 * C),
+          .d_attn = reuse ? saved.mid : own("d_attn", C),
+          .d_fc = reuse ? saved.mlp.fc : own("d_fc", 4 * C),
+          .d_mlp = reuse && above ? above->output : own("d_mlp", C)};
 }
 
 void Block::forward(Pass& pass, const Memory& m, Tensor x, Tensor y) const {
   const SlotView& s = pass.slot;
-  const Index B = s.samples, T = s.T, C = config_.C;
-  const Saved& saved = m.saved;
-  const Tensor qkv = s.rows(saved.qkv), heads = s.rows(saved.heads), fc = s.rows(saved.fc);
-  const Tensor mid = s.rows(saved.mid), mid3 = mid.reshaped({B, T, C});
-  const Tensor ln1 = kept_or(pass, saved.ln1, m.scratch.rows),
-               ln2 = kept_or(pass, saved.ln2, m.scratch.rows),
-               gelu = kept_or(pass, saved.gelu, m.scratch.wide);
-  ln_1_.forward(pass, ln1, x, s.rows(saved.norm1.mean), s.rows(saved.norm1.rstd));
-  c_attn_.forward(pass, qkv, ln1);
-  pass.ops.attention_forward(heads.reshaped({B, T, C}), s.per_sample(saved.lse),
-                             qkv.reshaped({B, T, 3, C}), config_.H,
-                             pass.dropout(config_.attn_pdrop, layer_, DropoutSite::Attention));
+  const Tensor ln1 = kept_or_scratch(pass, m.saved.ln1, m.scratch.rows),
+               ln2 = kept_or_scratch(pass, m.saved.ln2, m.scratch.rows);
+  const Tensor mid = s.rows(m.saved.mid);
+  ln_1_.forward(pass, ln1, x, s.rows(m.saved.norm1.mean), s.rows(m.saved.norm1.rstd));
   // A branch is written where the sum will stand.
-  attn_c_proj_.forward(pass, mid, heads);
-  ln_2_.forward_sum(pass, ln2, mid3, x.reshaped({B, T, C}), mid3, s.rows(saved.norm2.mean),
-                    s.rows(saved.norm2.rstd),
-                    pass.dropout(config_.resid_pdrop, layer_, DropoutSite::AttentionResidual));
-  if (!y.empty() || saved.gelu)
-    c_fc_.forward_gelu(pass, gelu, fc, ln2);
-  else
-    c_fc_.forward(pass, fc, ln2);
-  if (y.empty()) return;
-  mlp_c_proj_.forward(pass, y, gelu);
-  const Tensor y3 = y.reshaped({B, T, C});
-  pass.ops.residual_forward(y3, mid3, y3,
-                            pass.dropout(config_.resid_pdrop, layer_, DropoutSite::MlpResidual));
+  attention_.forward(pass, m.saved.attention, mid, ln1);
+  attention_residual_.forward_norm(pass, ln_2_, ln2, s.rows(m.saved.norm2.mean),
+                                   s.rows(m.saved.norm2.rstd), mid, x, mid);
+  mlp_.forward(pass, m.saved.mlp, m.scratch.wide, y, ln2);
+  if (!y.empty()) mlp_residual_.forward(pass, y, mid, y);
 }
 
 void Block::backward(Pass& pass, const Memory& memory, Part part, Tensor g, Tensor x) const {
@@ -100,72 +87,42 @@ void Block::backward(Pass& pass, const Memory& memory, Part part, Tensor g, Tens
   backward_attention(pass, memory, part, g, x);
 }
 
-// The order of both lets memory be shared as Stash says: a weight gradient comes before anything
-// that may stand in its operands' place, and an output made again is written where the next
-// gradient, or the last one, has its place.
+// In both, `rows` holds the gradient of the norm's output, then the output itself, where it is
+// computed again for the weights behind it.
 void Block::backward_mlp(Pass& pass, const Memory& m, Part part, Tensor g) const {
-  const bool input = part != Part::Weight, weight = part != Part::Input;
   const SlotView& s = pass.slot;
-  const SlotView work = pass.scratch();
-  const SlotView& stash = part == Part::Whole ? work : s;
-  const Index B = s.samples, T = s.T, C = config_.C;
+  const SlotView stash = part == Part::Whole ? pass.scratch() : s;
   const Tensor d_mlp = stash.rows(m.stash.d_mlp), d_fc = stash.rows(m.stash.d_fc);
-  const Tensor rows = work.rows(m.scratch.rows), wide = work.rows(m.scratch.wide);
-  const Tensor mid = s.rows(m.saved.mid), fc = s.rows(m.saved.fc);
   const Tensor mean = s.rows(m.saved.norm2.mean), rstd = s.rows(m.saved.norm2.rstd);
-  if (input)
-    pass.ops.residual_backward(d_mlp.reshaped({B, T, C}), g.reshaped({B, T, C}),
-                               pass.dropout(config_.resid_pdrop, layer_, DropoutSite::MlpResidual));
-  if (weight) {
-    const Tensor gelu = kept_or(pass, m.saved.gelu, m.scratch.wide);
-    if (!m.saved.gelu) pass.ops.gelu_forward(gelu, fc);
-    mlp_c_proj_.backward_weight(pass, d_mlp, gelu);
+  const Tensor mid = s.rows(m.saved.mid);
+  if (part != Part::Weight) {
+    const Tensor d_norm = pass.scratch().rows(m.scratch.rows);
+    mlp_residual_.backward(pass, d_mlp, g);
+    mlp_.backward_input(pass, m.saved.mlp, m.scratch.wide, d_norm, d_fc, d_mlp);
+    ln_2_.backward(pass, g, d_norm, mid, mean, rstd, Write::Add);
   }
-  if (input) {
-    if (d_fc.raw() == fc.raw()) {  // a split backward's stash
-      mlp_c_proj_.backward_input(pass, wide, d_mlp);
-      pass.ops.gelu_backward(d_fc, wide, fc);
-    } else {
-      mlp_c_proj_.backward_input_gelu(pass, d_fc, d_mlp, fc);
-    }
-    c_fc_.backward_input(pass, rows, d_fc);
-    ln_2_.backward(pass, g, rows, mid, mean, rstd, Write::Add);
-  }
-  if (weight) {
-    const Tensor ln2 = kept_or(pass, m.saved.ln2, m.scratch.rows);
+  if (part != Part::Input) {
+    const Tensor ln2 = kept_or_scratch(pass, m.saved.ln2, m.scratch.rows);
     if (!m.saved.ln2) ln_2_.forward(pass, ln2, mid, mean, rstd);
-    c_fc_.backward_weight(pass, d_fc, ln2);
+    mlp_.backward_weight(pass, m.saved.mlp, m.scratch.wide, d_fc, d_mlp, ln2);
   }
 }
 
 void Block::backward_attention(Pass& pass, const Memory& m, Part part, Tensor g, Tensor x) const {
-  const bool input = part != Part::Weight, weight = part != Part::Input;
   const SlotView& s = pass.slot;
-  const SlotView work = pass.scratch();
-  const SlotView& stash = part == Part::Whole ? work : s;
-  const Index B = s.samples, T = s.T, C = config_.C;
+  const SlotView stash = part == Part::Whole ? pass.scratch() : s;
   const Tensor d_attn = stash.rows(m.stash.d_attn), d_qkv = stash.rows(m.stash.d_qkv);
-  const Tensor rows = work.rows(m.scratch.rows), heads = s.rows(m.saved.heads);
   const Tensor mean = s.rows(m.saved.norm1.mean), rstd = s.rows(m.saved.norm1.rstd);
-  if (input)
-    pass.ops.residual_backward(
-        d_attn.reshaped({B, T, C}), g.reshaped({B, T, C}),
-        pass.dropout(config_.resid_pdrop, layer_, DropoutSite::AttentionResidual));
-  if (weight) attn_c_proj_.backward_weight(pass, d_attn, heads);
-  if (input) {
-    attn_c_proj_.backward_input(pass, rows, d_attn);
-    pass.ops.attention_backward(d_qkv.reshaped({B, T, 3, C}), work.per_sample(m.scratch.delta),
-                                rows.reshaped({B, T, C}), heads.reshaped({B, T, C}),
-                                s.per_sample(m.saved.lse),
-                                s.rows(m.saved.qkv).reshaped({B, T, 3, C}), config_.H,
-                                pass.dropout(config_.attn_pdrop, layer_, DropoutSite::Attention));
-    c_attn_.backward_input(pass, rows, d_qkv);
-    ln_1_.backward(pass, g, rows, x, mean, rstd, Write::Add);
+  if (part != Part::Weight) {
+    const Tensor d_norm = pass.scratch().rows(m.scratch.rows);
+    attention_residual_.backward(pass, d_attn, g);
+    attention_.backward_input(pass, m.saved.attention, d_norm, d_qkv, m.scratch.delta, d_attn);
+    ln_1_.backward(pass, g, d_norm, x, mean, rstd, Write::Add);
   }
-  if (weight) {
-    const Tensor ln1 = kept_or(pass, m.saved.ln1, m.scratch.rows);
+  if (part != Part::Input) {
+    const Tensor ln1 = kept_or_scratch(pass, m.saved.ln1, m.scratch.rows);
     if (!m.saved.ln1) ln_1_.forward(pass, ln1, x, mean, rstd);
-    c_attn_.backward_weight(pass, d_qkv, ln1);
+    attention_.backward_weight(pass, m.saved.attention, d_qkv, d_attn, ln1);
   }
 }
 
@@ -181,21 +138,15 @@ Block::DecodeScratch Block::declare_decode(Layout& w, const BlockConfig& config,
 
 void Block::decode(Pass& pass, const DecodeScratch& scratch, Tensor x, Tensor keys, Tensor values,
                    Index first) const {
-  const Index R = x.dim(0), C = config_.C;
-  const auto view = [&](const Region& r) { return pass.workspace.at(r).rows(0, R); };
-  const Tensor norm = view(scratch.norm), mean = view(scratch.mean), rstd = view(scratch.rstd),
-               qkv = view(scratch.qkv), branch = view(scratch.branch), fc = view(scratch.fc);
-  const Tensor x3 = x.reshaped({1, R, C}), branch3 = branch.reshaped({1, R, C});
+  const SlotView work = pass.scratch();
+  const Tensor norm = work.rows(scratch.norm), branch = work.rows(scratch.branch);
+  const Tensor mean = work.rows(scratch.mean), rstd = work.rows(scratch.rstd);
   ln_1_.forward(pass, norm, x, mean, rstd);
-  c_attn_.forward(pass, qkv, norm);
-  pass.ops.attention_cached(norm, keys, values, qkv.reshaped({R, 3, C}), first, config_.H);
-  attn_c_proj_.forward(pass, branch, norm);
-  pass.ops.residual_forward(x3, x3, branch3, {});
+  attention_.decode(pass, branch, work.rows(scratch.qkv), keys, values, norm, first);
+  attention_residual_.forward(pass, x, x, branch);
   ln_2_.forward(pass, norm, x, mean, rstd);
-  c_fc_.forward(pass, fc, norm);
-  pass.ops.gelu_forward(fc, fc);
-  mlp_c_proj_.forward(pass, branch, fc);
-  pass.ops.residual_forward(x3, x3, branch3, {});
+  mlp_.decode(pass, branch, work.rows(scratch.fc), norm);
+  mlp_residual_.forward(pass, x, x, branch);
 }
 
 }  // namespace chimera::nn

@@ -28,8 +28,8 @@ void LayerNorm::forward_sum(Pass& pass, Tensor y, Tensor sum, Tensor residual, T
 
 void LayerNorm::backward(Pass& pass, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
                          Write mode) const {
-  pass.ops.layernorm_backward(dx, pass.gradients.at(gain_), pass.gradients.at(bias_), mean, rstd, dy,
-                              x, pass.weights.at(gain_), mode);
+  pass.ops.layernorm_backward(dx, pass.gradients.at(gain_), pass.gradients.at(bias_), mean, rstd,
+                              dy, x, pass.weights.at(gain_), mode);
 }
 
 }  // namespace chimera::nn

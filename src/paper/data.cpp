@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/base/file.h"
+#include "chimera/base/json_reader.h"
 #include "chimera/paper/paper.h"
-#include "chimera/plan/fields.h"
 
 namespace chimera::paper {
 
@@ -14,17 +14,18 @@ namespace {
 
 constexpr Index kMostBytes = Index{1} << 20;
 constexpr const char* kMadeBy = "scripts/paper has the files that this reads";
-constexpr Range kSize{1, 1e9, ""}, kFew{0, 1e9, ""}, kWorkers{1, 1 << 20, ""},
+constexpr JsonFormat kNumbers{"chimera-paper-numbers", 1, kMadeBy},
+    kConstants{"chimera-paper-constants", 1, kMadeBy};
+constexpr std::size_t kMostSource = 2000;  // bytes of text on where a number comes from
+constexpr JsonRange kSize{1, 1e9, ""}, kFew{0, 1e9, ""}, kWorkers{1, 1 << 20, ""},
     kRate{1e-3, 1e9, "samples per second"};
-constexpr Range kPositive{1e-12, 1e18, ""}, kAnything{0, 1e18, ""};
+constexpr JsonRange kPositive{1e-12, 1e18, ""}, kAnything{0, 1e18, ""};
 
-Json read_json(const std::string& path, const char* format) {
-  Json json = parse_json(read_file(path, kMostBytes), path, JsonComments::Allow);
-  check_format(json, path, format, 1, kMadeBy);
-  return json;
+Json read_with_comments(const std::string& path) {
+  return parse_json(read_file(path, kMostBytes), path, JsonComments::Allow);
 }
 
-PaperModel read_model(const Fields& f) {
+PaperModel read_model(const JsonReader& f) {
   f.only({"name", "layers", "C", "H", "T", "V", "first_parameters", "last_parameters",
           "head_square", "message_floats", "pointwise", "pointwise_heads", "source"});
   PaperModel m;
@@ -41,17 +42,17 @@ PaperModel read_model(const Fields& f) {
   m.head_square = f["head_square"].count(kFew);
   m.pointwise = f["pointwise"].number(kAnything);
   m.pointwise_heads = f["pointwise_heads"].number(kAnything);
-  f["source"].text();
+  f["source"].text(kMostSource);
   return m;
 }
 
-double sourced(const Fields& f, const Range& range) {
+double sourced(const JsonReader& f, const JsonRange& range) {
   f.only({"value", "source"});
-  f["source"].text();
+  f["source"].text(kMostSource);
   return f["value"].number(range);
 }
 
-PaperMachine read_machine(const Fields& f) {
+PaperMachine read_machine(const JsonReader& f) {
   f.only({"name", "peak_flops", "memory_bandwidth", "half_output", "devices_per_node",
           "most_bandwidth", "optimizer_floats", "points", "derive", "constants"});
   PaperMachine m;
@@ -62,14 +63,14 @@ PaperMachine read_machine(const Fields& f) {
   m.devices_per_node = f["devices_per_node"].count({1, 4096, "devices"});
   m.most_bandwidth = sourced(f["most_bandwidth"], kPositive);
   m.optimizer_floats = sourced(f["optimizer_floats"], kAnything);
-  for (const Fields& p : f["points"].list(3)) {
+  for (const JsonReader& p : f["points"].list(3)) {
     p.only({"figure", "name", "nodes", "why"}, {"batch"});
-    p["why"].text();
+    p["why"].text(kMostSource);
     m.points.push_back({p["figure"].text(20), p["name"].text(100), p["nodes"].count(kWorkers),
                         p.has("batch") ? p["batch"].count(kSize) : 0});
   }
-  for (const Fields& d : f["derive"].list(3)) m.derive.push_back(d.text(40));
-  const Fields c = f["constants"];
+  for (const JsonReader& d : f["derive"].list(3)) m.derive.push_back(d.text(40));
+  const JsonReader c = f["constants"];
   c.only({"achieved_fraction", "latency", "bandwidth"}, {"reduction_bandwidth"});
   m.achieved_fraction = c["achieved_fraction"].number({1e-3, 1, "(a share of the peak)"});
   m.latency = c["latency"].number({0, 1, "seconds"});
@@ -80,7 +81,7 @@ PaperMachine read_machine(const Fields& f) {
 }
 
 // Fills in what follows from the others: W from D and the nodes, B or N from the batch.
-void complete(PaperRow& row, bool has_samples, const Fields& f) {
+void complete(PaperRow& row, bool has_samples, const JsonReader& f) {
   schedule::Request& r = row.request;
   if (row.nodes % r.depth != 0) f["nodes"].wrong(concat("multiples of D, ", r.depth));
   r.width = narrow<int>(row.nodes / r.depth);
@@ -93,7 +94,7 @@ void complete(PaperRow& row, bool has_samples, const Fields& f) {
 }
 
 // One series of bars: those of one scheme in one figure.
-void read_series(const Fields& f, std::vector<PaperRow>& rows) {
+void read_series(const JsonReader& f, std::vector<PaperRow>& rows) {
   f.only({"figure", "name", "model", "machine", "schedule", "D", "nodes", "batch", "measured"},
          {"B", "f", "scaling", "recompute", "sync", "paper_model"});
   PaperRow row;
@@ -112,12 +113,12 @@ void read_series(const Fields& f, std::vector<PaperRow>& rows) {
   if (f.has("scaling")) r.scaling = f["scaling"].text(20);
   if (f.has("recompute")) r.recompute = f["recompute"].flag();
   if (f.has("B")) row.samples = f["B"].count(kSize);
-  const std::vector<Fields> depths = f["D"].list(100), nodes = f["nodes"].list(100),
-                            batches = f["batch"].list(100), measured = f["measured"].list(100);
+  const std::vector<JsonReader> depths = f["D"].list(100), nodes = f["nodes"].list(100),
+                                batches = f["batch"].list(100), measured = f["measured"].list(100);
   const std::size_t count = measured.size();
   if (depths.size() != count || nodes.size() != count || batches.size() != count)
     f["measured"].wrong("as long as D, nodes and batch");
-  std::vector<Fields> predicted;
+  std::vector<JsonReader> predicted;
   if (f.has("paper_model")) predicted = f["paper_model"].list(count);
   for (std::size_t i = 0; i < count; ++i) {
     PaperRow one = row;
@@ -132,9 +133,9 @@ void read_series(const Fields& f, std::vector<PaperRow>& rows) {
 }
 
 // One layout of Fig. 1 or 9 under several schemes: name, schedule, most, least.
-void read_memory(const Fields& f, std::vector<PaperMemory>& memory) {
+void read_memory(const JsonReader& f, std::vector<PaperMemory>& memory) {
   f.only({"figure", "model", "D", "W", "B", "N", "recompute", "workers"});
-  for (const Fields& w : f["workers"].list(20)) {
+  for (const JsonReader& w : f["workers"].list(20)) {
     w.only({"name", "schedule", "most", "least"});
     PaperMemory one;
     one.figure = f["figure"].text(20);
@@ -188,16 +189,16 @@ std::string PaperRow::label() const {
 PaperData read_paper(const std::string& directory, const std::string& constants_name) {
   const std::filesystem::path folder(directory);
   const std::string numbers = folder / "numbers.json", constants = folder / constants_name;
-  const Json first = read_json(numbers, "chimera-paper-numbers"),
-             second = read_json(constants, "chimera-paper-constants");
+  const Json first = read_with_comments(numbers), second = read_with_comments(constants);
   PaperData data;
-  const Fields n(first, numbers, ""), c(second, constants, "");
+  const JsonReader n = open_format(first, numbers, kNumbers),
+                   c = open_format(second, constants, kConstants);
   n.only({"format", "version", "models", "series", "memory"});
   c.only({"format", "version", "machines"});
-  for (const Fields& f : n["models"].list(100)) data.models.push_back(read_model(f));
-  for (const Fields& f : c["machines"].list(100)) data.machines.push_back(read_machine(f));
-  for (const Fields& f : n["series"].list(1000)) read_series(f, data.rows);
-  for (const Fields& f : n["memory"].list(100)) read_memory(f, data.memory);
+  for (const JsonReader& f : n["models"].list(100)) data.models.push_back(read_model(f));
+  for (const JsonReader& f : c["machines"].list(100)) data.machines.push_back(read_machine(f));
+  for (const JsonReader& f : n["series"].list(1000)) read_series(f, data.rows);
+  for (const JsonReader& f : n["memory"].list(100)) read_memory(f, data.memory);
   for (const PaperRow& row : data.rows) data.model(row.model), data.machine(row.machine);
   for (const PaperMemory& m : data.memory) data.model(m.row.model);
   return data;

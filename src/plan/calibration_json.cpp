@@ -4,25 +4,25 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/base/file.h"
+#include "chimera/base/json_reader.h"
 #include "chimera/plan/calibration.h"
-#include "chimera/plan/fields.h"
 
 namespace chimera::plan {
 namespace {
 
-constexpr const char* kFormat = "chimera-calibration";
-constexpr const char* kMadeBy = "`chimera bench step --save FILE` writes one";
+constexpr JsonFormat kFormat{"chimera-calibration", 1,
+                             "`chimera bench step --save FILE` writes one"};
 constexpr Index kMostBytes = Index{4} << 20;
-constexpr std::size_t kMostEntries = 1000, kMostPoints = 200;
+constexpr Index kMostEntries = 1000, kMostPoints = 200;
 
-constexpr Range kSeconds{1e-12, 1e5, "seconds"};
-constexpr Range kLatency{0, 10, "seconds"};
-constexpr Range kPerByte{0, 1, "seconds per byte"};
-constexpr Range kSize{1, 1 << 24, ""};
-constexpr Range kThreads{1, 4096, "threads"};
-constexpr Range kRanks{1, 1e6, "ranks"};
-constexpr Range kMemory{1e6, 1e15, "bytes"};
-constexpr Range kMessage{1, 1e12, "bytes"};
+constexpr JsonRange kSeconds{1e-12, 1e5, "seconds"};
+constexpr JsonRange kLatency{0, 10, "seconds"};
+constexpr JsonRange kPerByte{0, 1, "seconds per byte"};
+constexpr JsonRange kSize{1, 1 << 24, ""};
+constexpr JsonRange kThreads{1, 4096, "threads"};
+constexpr JsonRange kRanks{1, 1e6, "ranks"};
+constexpr JsonRange kMemory{1e6, 1e15, "bytes"};
+constexpr JsonRange kMessage{1, 1e12, "bytes"};
 
 // One table for reading and writing.
 struct TimeKey {
@@ -39,7 +39,7 @@ constexpr TimeKey kTimes[] = {{"block_forward", &PieceTimes::block_forward},
                               {"head", &PieceTimes::head},
                               {"optimizer", &PieceTimes::optimizer}};
 
-MeasuredStep read_step(const Fields& f) {
+MeasuredStep read_step(const JsonReader& f) {
   f.only({"name", "C", "H", "V", "T", "B", "threads", "workers", "dropout", "seconds"});
   MeasuredStep step;
   step.name = f["name"].text(200);
@@ -49,21 +49,21 @@ MeasuredStep read_step(const Fields& f) {
   step.threads = f["threads"].count(kThreads);
   step.workers = f["workers"].count(kRanks);
   step.dropout = f["dropout"].flag();
-  const Fields seconds = f["seconds"];
+  const JsonReader seconds = f["seconds"];
   seconds.only({"block_forward", "block_input", "block_weight", "block_selective", "block_refill",
                 "embedding_forward", "embedding_backward", "head", "optimizer"});
   for (const TimeKey& t : kTimes) step.times.*t.time = seconds[t.key].number(kSeconds);
   return step;
 }
 
-MeasuredLink read_link(const Fields& f) {
+MeasuredLink read_link(const JsonReader& f) {
   f.only({"transport", "ranks", "alpha", "beta", "points"});
   MeasuredLink link;
   link.transport = f["transport"].text(20);
   link.ranks = f["ranks"].count(kRanks);
   link.alpha = f["alpha"].number(kLatency);
   link.beta = f["beta"].number(kPerByte);
-  for (const Fields& p : f["points"].list(kMostPoints)) {
+  for (const JsonReader& p : f["points"].list(kMostPoints)) {
     p.only({"bytes", "seconds"});
     link.points.push_back({p["bytes"].number(kMessage), p["seconds"].number(kSeconds)});
   }
@@ -110,16 +110,16 @@ void put(std::vector<T>& list, const T& fresh, const Same& same) {
 
 Calibration parse_calibration(const std::string& text, const std::string& name) {
   const Json json = parse_json(text, name);
-  check_format(json, name, kFormat, 1, kMadeBy);
-  const Fields root(json, name, "");
+  const JsonReader root = open_format(json, name, kFormat);
   root.only({"format", "version", "machine", "cores", "memory_bytes", "steps", "p2p", "allreduce"});
   Calibration c;
   c.machine = root["machine"].text(500);
   c.cores = root["cores"].count(kThreads);
   c.memory_bytes = root["memory_bytes"].number(kMemory);
-  for (const Fields& f : root["steps"].list(kMostEntries)) c.steps.push_back(read_step(f));
-  for (const Fields& f : root["p2p"].list(kMostEntries)) c.p2p.push_back(read_link(f));
-  for (const Fields& f : root["allreduce"].list(kMostEntries)) c.allreduce.push_back(read_link(f));
+  for (const JsonReader& f : root["steps"].list(kMostEntries)) c.steps.push_back(read_step(f));
+  for (const JsonReader& f : root["p2p"].list(kMostEntries)) c.p2p.push_back(read_link(f));
+  for (const JsonReader& f : root["allreduce"].list(kMostEntries))
+    c.allreduce.push_back(read_link(f));
   return c;
 }
 
@@ -128,14 +128,10 @@ Calibration read_calibration(const std::string& path) {
 }
 
 std::string to_json(const Calibration& c) {
-  Json out{{"format", kFormat},
-           {"version", 1},
-           {"machine", c.machine},
-           {"cores", c.cores},
-           {"memory_bytes", c.memory_bytes},
-           {"steps", Json::array()},
-           {"p2p", Json::array()},
-           {"allreduce", Json::array()}};
+  Json out{{"format", kFormat.name},         {"version", 1},
+           {"machine", c.machine},           {"cores", c.cores},
+           {"memory_bytes", c.memory_bytes}, {"steps", Json::array()},
+           {"p2p", Json::array()},           {"allreduce", Json::array()}};
   for (const MeasuredStep& step : c.steps) out["steps"].push_back(step_json(step));
   for (const MeasuredLink& link : c.p2p) out["p2p"].push_back(link_json(link));
   for (const MeasuredLink& link : c.allreduce) out["allreduce"].push_back(link_json(link));

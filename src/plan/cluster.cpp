@@ -3,31 +3,32 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/base/file.h"
-#include "chimera/plan/fields.h"
+#include "chimera/base/json_reader.h"
 
 namespace chimera::plan {
 namespace {
 
 constexpr Index kMostBytes = Index{1} << 20;
-constexpr const char* kMadeBy = "see configs/clusters/README.md for its keys";
+constexpr std::size_t kMostSource = 2000;  // bytes of text on where a number comes from
+constexpr JsonFormat kFormat{"chimera-cluster", 1, "see configs/clusters/README.md for its keys"};
 
 // What no machine of today or of ten years is beyond.
-constexpr Range kFlops{1e8, 1e18, "operations per second"};
-constexpr Range kFraction{0.001, 1, "(a share of the peak)"};
-constexpr Range kMemory{1e6, 1e15, "bytes"};
-constexpr Range kBandwidth{1e5, 1e14, "bytes per second"};
-constexpr Range kLatency{0, 1, "seconds"};
-constexpr Range kDevices{1, 4096, "devices"};
-constexpr Range kNodes{1, 1e7, "nodes"};
+constexpr JsonRange kFlops{1e8, 1e18, "operations per second"};
+constexpr JsonRange kFraction{0.001, 1, "(a share of the peak)"};
+constexpr JsonRange kMemory{1e6, 1e15, "bytes"};
+constexpr JsonRange kBandwidth{1e5, 1e14, "bytes per second"};
+constexpr JsonRange kLatency{0, 1, "seconds"};
+constexpr JsonRange kDevices{1, 4096, "devices"};
+constexpr JsonRange kNodes{1, 1e7, "nodes"};
 
 // {"value": v, "source": "..."}.
-Fields value_of(const Fields& field) {
+JsonReader value_of(const JsonReader& field) {
   field.only({"value", "source"});
-  field["source"].text();
+  field["source"].text(kMostSource);
   return field["value"];
 }
 
-Link read_link(const Fields& field) {
+Link read_link(const JsonReader& field) {
   field.only({"latency", "bandwidth"});
   return {value_of(field["latency"]).number(kLatency),
           value_of(field["bandwidth"]).number(kBandwidth)};
@@ -37,13 +38,12 @@ Link read_link(const Fields& field) {
 
 Cluster parse_cluster(const std::string& text, const std::string& name) {
   const Json json = parse_json(text, name, JsonComments::Allow);
-  check_format(json, name, "chimera-cluster", 1, kMadeBy);
-  const Fields root(json, name, "");
+  const JsonReader root = open_format(json, name, kFormat);
   root.only({"format", "version", "name", "device", "devices_per_node", "inter_node"},
             {"intra_node", "nodes"});
   Cluster c;
   c.name = root["name"].text(200);
-  const Fields device = root["device"];
+  const JsonReader device = root["device"];
   device.only({"name", "peak_flops", "achieved_fraction", "memory_bytes", "memory_bandwidth"},
               {"peak_flops_16bit", "achieved_fraction_16bit"});
   c.device = device["name"].text(200);

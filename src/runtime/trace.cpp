@@ -25,26 +25,6 @@ std::string event_json(const TraceEvent& e, int rank, double origin) {
                 ",\"args\":{\"step\":", e.step + 1, "}}");
 }
 
-// The text of every worker, one after the other, on rank 0.
-std::string gather(Communicator& comm, const std::string& mine) {
-  std::int64_t length = std::ssize(mine);
-  if (comm.rank() != 0) {
-    comm.send(0, kChannel, std::as_bytes(std::span(&length, 1)), "the length of a trace");
-    comm.send(0, kChannel, std::as_bytes(std::span(mine)), "a trace");
-    return "";
-  }
-  std::string all = mine;
-  for (int rank = 1; rank < comm.size(); ++rank) {
-    comm.recv(rank, kChannel, std::as_writable_bytes(std::span(&length, 1)),
-              "the length of a trace");
-    std::string text(static_cast<std::size_t>(length), ' ');
-    comm.recv(rank, kChannel, std::as_writable_bytes(std::span(text)), "a trace");
-    if (!all.empty() && !text.empty()) all += ",\n";
-    all += text;
-  }
-  return all;
-}
-
 }  // namespace
 
 void write_traces(Communicator& comm, const std::string& directory, const std::vector<Index>& steps,
@@ -59,7 +39,9 @@ void write_traces(Communicator& comm, const std::string& directory, const std::v
     std::string mine;
     for (const TraceEvent& e : events)
       if (e.step == step) mine += (mine.empty() ? "" : ",\n") + event_json(e, comm.rank(), origin);
-    const std::string all = gather(comm, mine);
+    std::string all;
+    for (const std::string& text : gather_texts(comm, kChannel, comm.size(), mine, "a trace"))
+      all += (all.empty() || text.empty() ? "" : ",\n") + text;
     if (comm.rank() == 0 && !all.empty())
       write_file_atomically(Path(directory) / concat("trace-step-", step + 1, ".json"),
                             "{\"traceEvents\":[\n" + all + "\n]}\n");

@@ -39,7 +39,7 @@ void encode_words(const bpe::Tables& tables, std::string_view text, bpe::WordCac
     const std::size_t end = word_end(text, begin);
     const std::string_view word = text.substr(begin, end - begin);
     begin = end;
-    const std::uint64_t hash = bpe::hash_bytes(word);
+    const std::uint64_t hash = hash_bytes(word);
     if (const TokenId id = tables.words.find(tables.tokens, word, hash);
         id != bpe::WordTable::kNone) {
       out.push_back(id);

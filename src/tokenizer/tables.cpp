@@ -1,12 +1,9 @@
 #include "tables.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace chimera::bpe {
 namespace {
-
-std::size_t slots_for(std::size_t count) { return std::bit_ceil(2 * count + 2); }
 
 // Numbers are hashed as little-endian bytes, so that a fingerprint is the same on every machine.
 void add_number(Checksum& sum, std::uint64_t value) {
@@ -34,28 +31,20 @@ std::string fingerprint_of(const Tables& tables) {
 }  // namespace
 
 void PairTable::build(const std::vector<Merge>& merges) {
-  slots_.assign(slots_for(merges.size()), Slot{});
-  mask_ = slots_.size() - 1;
+  table_.reserve(merges.size());
+  const auto never = [](const Entry&) { return false; };  // pairs are listed once
   for (const Merge& m : merges) {
     const std::uint64_t key = pair_key(m.left, m.right);
-    std::size_t i = hash_pair(key) & mask_;
-    while (slots_[i].key != kNone) i = (i + 1) & mask_;
-    slots_[i] = {key, std::uint64_t{m.rank} << 32 | static_cast<std::uint32_t>(m.merged)};
+    table_.find_or_add(Entry::hash(key), never,
+                       {key, std::uint64_t{m.rank} << 32 | static_cast<std::uint32_t>(m.merged)});
   }
 }
 
-void WordTable::reserve(std::size_t count) {
-  slots_.assign(slots_for(count), Slot{});
-  mask_ = slots_.size() - 1;
-}
-
 TokenId WordTable::add(const TokenBytes& tokens, TokenId id) {
-  const std::uint64_t hash = hash_bytes(tokens[id]);
-  if (const TokenId there = find(tokens, tokens[id], hash); there != kNone) return there;
-  std::size_t i = hash & mask_;
-  while (slots_[i].id != kNone) i = (i + 1) & mask_;
-  slots_[i] = {static_cast<std::uint32_t>(hash >> 32), id};
-  return kNone;
+  const std::uint32_t tag = tag_of(hash_bytes(tokens[id]));
+  const auto same = [&](const Entry& e) { return e.tag == tag && tokens[e.id] == tokens[id]; };
+  const Entry& there = table_.find_or_add(tag, same, {tag, id});
+  return there.id == id ? kNone : there.id;
 }
 
 bool Tables::is_special(TokenId id) const {

@@ -9,8 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "chimera/base/hash.h"
 #include "chimera/tokenizer/tokenizer.h"
-#include "hash.h"
+#include "flat_table.h"
 
 namespace chimera::bpe {
 
@@ -19,7 +20,26 @@ struct Merge {
   std::uint32_t rank;  // the lowest goes first, the leftmost among equals
 };
 
-// (left, right) -> rank << 32 | merged. Flat, open addressing, at most half full.
+inline std::uint64_t pair_key(TokenId left, TokenId right) {
+  return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+}
+
+// An entry of a table whose keys are pairs of ids. Multiplicative hashing (Knuth, vol. 3, 6.4), the
+// high half folded onto the low one, which has the place.
+template <class Value>
+struct PairEntry {
+  static constexpr std::uint64_t kNoKey = ~std::uint64_t{0};
+  std::uint64_t key = kNoKey;
+  Value value = {};
+  bool empty() const { return key == kNoKey; }
+  std::uint64_t hash() const { return hash(key); }
+  static std::uint64_t hash(std::uint64_t key) {
+    const std::uint64_t product = key * 0x9E3779B97F4A7C15u;
+    return product ^ product >> 32;
+  }
+};
+
+// (left, right) -> rank << 32 | merged.
 class PairTable {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
@@ -27,18 +47,13 @@ class PairTable {
   void build(const std::vector<Merge>& merges);
   std::uint64_t find(TokenId left, TokenId right) const {
     const std::uint64_t key = pair_key(left, right);
-    for (std::size_t i = hash_pair(key) & mask_;; i = (i + 1) & mask_) {
-      if (slots_[i].key == key) return slots_[i].value;
-      if (slots_[i].key == kNone) return kNone;
-    }
+    const auto* found = table_.find(Entry::hash(key), [&](const Entry& e) { return e.key == key; });
+    return found == nullptr ? kNone : found->value;
   }
 
  private:
-  struct Slot {
-    std::uint64_t key = kNone, value = kNone;
-  };
-  std::vector<Slot> slots_ = std::vector<Slot>(1);
-  std::size_t mask_ = 0;
+  using Entry = PairEntry<std::uint64_t>;
+  FlatTable<Entry> table_;
 };
 
 // The bytes of all tokens, one after the other.
@@ -59,32 +74,34 @@ class TokenBytes {
   std::vector<std::size_t> ends_;
 };
 
-// Bytes -> id for a part of the tokens. Flat, open addressing, at most half full.
+// Bytes -> id for a part of the tokens, whose bytes stand in TokenBytes.
 class WordTable {
  public:
   static constexpr TokenId kNone = -1;
 
-  void reserve(std::size_t count);
+  void reserve(std::size_t count) { table_.reserve(count); }
   // Returns the id that stands there already, or kNone after adding.
   TokenId add(const TokenBytes& tokens, TokenId id);
   TokenId find(const TokenBytes& tokens, std::string_view word, std::uint64_t hash) const {
-    const auto tag = static_cast<std::uint32_t>(hash >> 32);
-    for (std::size_t i = hash & mask_;; i = (i + 1) & mask_) {
-      if (slots_[i].id == kNone) return kNone;
-      if (slots_[i].tag == tag && tokens[slots_[i].id] == word) return slots_[i].id;
-    }
+    const std::uint32_t tag = tag_of(hash);
+    const Entry* found =
+        table_.find(tag, [&](const Entry& e) { return e.tag == tag && tokens[e.id] == word; });
+    return found == nullptr ? kNone : found->id;
   }
   TokenId find(const TokenBytes& tokens, std::string_view word) const {
     return find(tokens, word, hash_bytes(word));
   }
 
  private:
-  struct Slot {
+  // Half of the hash gives the place and is compared before the bytes.
+  static std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+  struct Entry {
     std::uint32_t tag = 0;
     TokenId id = kNone;
+    bool empty() const { return id == kNone; }
+    std::uint64_t hash() const { return tag; }
   };
-  std::vector<Slot> slots_ = std::vector<Slot>(1);
-  std::size_t mask_ = 0;
+  FlatTable<Entry> table_;
 };
 
 // How a .tiktoken file's ranks may merge: as a list of merges (each token from one pair), or, for

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "files.h"
+#include "files/files.h"
 #include "tables.h"
 
 namespace chimera {

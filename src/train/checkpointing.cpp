@@ -38,31 +38,6 @@ bool together(Communicator& comm, const char* what, const Work& work) {
   return failed == 0;
 }
 
-std::vector<std::byte> to_bytes(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
-// The records of workers 0 … writers - 1 on rank 0.
-std::vector<std::string> gather_records(Communicator& comm, int writers, const std::string& mine) {
-  std::vector<std::string> records{mine};
-  if (comm.rank() != 0) {
-    std::int64_t length = static_cast<std::int64_t>(mine.size());
-    comm.send(0, kChannel, std::as_bytes(std::span(&length, 1)),
-              "the length of a checkpoint's record");
-    comm.send(0, kChannel, to_bytes(mine), "a checkpoint's record");
-    return {};
-  }
-  for (int rank = 1; rank < writers; ++rank) {
-    std::int64_t length = 0;
-    comm.recv(rank, kChannel, std::as_writable_bytes(std::span(&length, 1)),
-              "the length of a checkpoint's record");
-    std::string& record = records.emplace_back(static_cast<std::size_t>(length), '\0');
-    comm.recv(rank, kChannel, std::as_writable_bytes(std::span(record)), "a checkpoint's record");
-  }
-  return records;
-}
-
 // From a checkpoint, or a file of weights, into memory of the worker's device.
 template <class Source>
 void read_tensor(const Source& source, const std::string& name, Device& device,
@@ -287,7 +262,7 @@ bool save_checkpoint(Worker& worker, const Config& config, const RunIdentity& id
   }
   if (fine) {
     std::vector<std::string> records;
-    if (writes) records = gather_records(comm, writers, record);
+    if (writes) records = gather_texts(comm, kChannel, writers, record, "a checkpoint's record");
     fine = together(comm, what, [&] {
       if (!lead) return;
       checkpoint::Manifest manifest;

@@ -197,3 +197,20 @@ TEST_CASE("barrier: nobody leaves before the last has come") {
     }
   });
 }
+
+TEST_CASE("gathered texts: of the first ranks, in their order, on rank 0 alone") {
+  run_transport(4, [](Communicator& comm) {
+    for (const int count : {1, 3, 4}) {
+      if (comm.rank() >= count) continue;
+      const std::string mine(static_cast<std::size_t>(comm.rank()) * 1000, 'x');
+      const auto texts = gather_texts(comm, kChannel, count, mine, "a text");
+      if (comm.rank() > 0) {
+        ENSURE(texts.empty(), "worker ", comm.rank(), " has ", texts.size(), " texts");
+        continue;
+      }
+      ENSURE(std::ssize(texts) == count, texts.size(), " texts of ", count);
+      for (std::size_t i = 0; i < texts.size(); ++i)
+        ENSURE(texts[i].size() == i * 1000, "text ", i, " has ", texts[i].size(), " bytes");
+    }
+  });
+}

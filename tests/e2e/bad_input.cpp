@@ -1,4 +1,4 @@
-#include "bad_input.h"
+#include "e2e/bad_input.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-#include "project.h"
+#include "e2e/project.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -68,21 +68,23 @@ TEST_CASE("a damaged file is refused by key") {
     CHECK_THROWS_WITH(from_json(text, "x.json"),
                       Catch::Contains(piece) && Catch::Contains("x.json"));
   };
-  refused("{}", "is not a schedule file");
-  refused("[1]", "is not a schedule file");
+  refused("{}", "is not a chimera-schedule file");
+  refused("[1]", "is not a chimera-schedule file");
   refused("{", "x.json");
-  refused(replaced(good, "chimera-schedule", "other"), "is not a schedule file");
+  refused(replaced(good, "chimera-schedule", "other"), "is not a chimera-schedule file");
   refused(replaced(good, "\"version\": 2", "\"version\": 1"), "schedule.version is 1");
   refused(replaced(good, "\"depth\": 2,", ""), "schedule.depth is missing");
-  refused(replaced(good, "\"depth\": 2", "\"deep\": 2"), "schedule.deep is not a key");
-  refused(replaced(good, "\"depth\": 2", "\"depth\": 2.5"), "schedule.depth is not a whole number");
+  refused(replaced(good, "\"depth\": 2", "\"deep\": 2"), "schedule.deep is not a known key");
+  refused(replaced(good, "\"depth\": 2", "\"depth\": 2.5"),
+          "schedule.depth is 2.5; it must be a whole number");
   refused(replaced(good, "\"depth\": 2", "\"depth\": 18446744073709551615"),
-          "schedule.depth is not a whole");
-  refused(replaced(good, "\"depth\": 2", "\"depth\": 4294967298"), "out of range");
+          "schedule.depth is 18446744073709551615; it must be a whole number");
+  refused(replaced(good, "\"depth\": 2", "\"depth\": 4294967298"),
+          "schedule.depth is 4294967298; it must be a whole number from -2147483648");
   refused(replaced(good, "\"tied\": false", "\"tied\": 0"),
-          "schedule.tied is neither true nor false");
+          "schedule.tied is 0; it must be true or false");
   refused(replaced(good, "\"period\": 0,", ""), "schedule.period is missing");
-  refused(replaced(good, "\"edge_slots\"", "\"edges\""), "schedule.edges is not a key");
+  refused(replaced(good, "\"edge_slots\"", "\"edges\""), "schedule.edges is not a known key");
   refused(replaced(good, "t00 F p0", "t00 G p0"), "schedule.programs[0][1]: instruction 't00 G p0");
   refused(replaced(good, "\"use\": 0", "\"use\": \"a\""), "schedule.groups[0].holders[0].use");
 }

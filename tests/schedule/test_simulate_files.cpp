@@ -39,19 +39,20 @@ TEST_CASE("a costs file needs little, and a wrong one is refused by key") {
     CHECK_THROWS_WITH(read_costs(text, "c.json"),
                       Catch::Contains(piece) && Catch::Contains("c.json"));
   };
-  refused("{}", "is not a costs file");
+  refused("{}", "is not a chimera-costs file");
   refused("[", "c.json");
   refused(R"({"format": "chimera-costs"})", "costs.version is missing");
   refused(R"({"format": "chimera-costs", "version": 2})", "costs.version is 2");
-  refused(head + R"(, "foward": 1})", "costs.foward is not a key");
+  refused(head + R"(, "foward": 1})", "costs.foward is not a known key");
   refused(head + R"(, "forward": -1})", "costs.forward is -1");
-  refused(head + R"(, "forward": [1, "a"]})", "costs.forward[1] is not a number");
+  refused(head + R"(, "forward": [1, "a"]})", "costs.forward[1] is \"a\"; it must be a number");
   refused(head + R"(, "forward": 1e999})", "c.json");
   refused(head + R"(, "inter_node": {"latency": 1}})",
           "costs.inter_node.seconds_per_byte is missing");
-  refused(head + R"(, "inter_node": 3})", "costs.inter_node is not an object");
-  refused(head + R"(, "rendezvous": 1})", "costs.rendezvous is neither true nor false");
-  refused(head + R"(, "workers_per_node": 1.5})", "costs.workers_per_node is not a whole number");
+  refused(head + R"(, "inter_node": 3})", "costs.inter_node is 3; it must be an object");
+  refused(head + R"(, "rendezvous": 1})", "costs.rendezvous is 1; it must be true or false");
+  refused(head + R"(, "workers_per_node": 1.5})",
+          "costs.workers_per_node is 1.5; it must be a whole number");
 }
 
 TEST_CASE("a trace has a thread per worker, all its work in microseconds, and reductions apart") {

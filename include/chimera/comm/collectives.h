@@ -3,6 +3,7 @@
 // on it.
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,7 +11,8 @@
 
 namespace chimera {
 
-// Adds fp32 numbers that lie where an endpoint's messages do, after what its stream was given before.
+// Adds fp32 numbers that lie where an endpoint's messages do, after what its stream was given
+// before.
 class Adder {
  public:
   virtual ~Adder() = default;
@@ -111,5 +113,10 @@ void broadcast(Communicator& comm, int channel, int root, std::span<std::byte> b
                std::string_view what);
 // Returns when every rank has called it (dissemination: ceil(log2 size) rounds).
 void barrier(Communicator& comm, int channel, std::string_view what);
+
+// The texts of ranks 0 … count - 1, in that order, on rank 0; nothing on the others. Called by
+// these ranks alone, outside of steps: it allocates.
+std::vector<std::string> gather_texts(Communicator& comm, int channel, int count,
+                                      const std::string& mine, std::string_view what);
 
 }  // namespace chimera

@@ -7,6 +7,7 @@
 #include "chimera/device/device.h"
 #include "chimera/model/config.h"
 #include "chimera/nn/block.h"
+#include "chimera/nn/head.h"
 
 namespace chimera::model {
 
@@ -34,9 +35,9 @@ class Decoder {
   Device& device_;
   Ops& ops_;
   nn::ParameterLayout params_;
-  Region wte_, wpe_, lm_head_;
+  nn::Embedding embedding_;
   std::vector<nn::Block> blocks_;
-  std::optional<nn::LayerNorm> ln_f_;
+  std::optional<nn::Head> head_;  // declared after the blocks
   Layout workspace_layout_, cache_layout_;
   nn::Block::DecodeScratch scratch_;
   Region rows_, tokens_, logits_;

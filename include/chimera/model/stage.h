@@ -6,14 +6,13 @@
 // A micro-batch has two pieces of memory on a stage:
 //   - its edge, from its first message or load to its last one: all that travels;
 //   - its slot, from Forward (under full recomputation: from Recompute) to the end of its backward.
-// The head works row chunk by row chunk inside Forward: logits of a chunk, loss, their gradient in
-// place, and from it at once the gradients of the head and of the stage's output. So no more than
-// one chunk of logits exists at any time and nothing is computed twice; Backward of the last stage
-// then begins at its last block.
+// The head computes its gradients inside Forward (nn/head.h); Backward of the last stage then
+// begins at its last block.
 #include <optional>
 
 #include "chimera/model/config.h"
 #include "chimera/nn/block.h"
+#include "chimera/nn/head.h"
 
 namespace chimera::model {
 
@@ -23,7 +22,6 @@ using nn::Recompute;
 
 // The tied embedding matrix, a pseudo-stage of its own: "transformer.wte.weight" (V, C).
 ParameterLayout tied_parameters(const ModelConfig& config);
-inline constexpr Index kHeadChunkBytes = Index{48} << 20;  // most memory of one chunk of logits
 
 class Stage {
  public:
@@ -67,16 +65,10 @@ class Stage {
 
  private:
   void declare_edge(Index rows);
-  void declare_split_stash(Index rows);
-  void declare_head(Index rows);
-  void embed(Pass& pass) const;
-  void head(Pass& pass, float label_smoothing) const;
+  void declare_backward(Index samples, Index T);
   void run_blocks(Pass& pass, Tensor y) const;
   void backward_blocks(Pass& pass, nn::Block::Part part) const;
   Tensor block_input(const Pass& pass, std::size_t i) const;
-  Tensor head_weight(const Pass& pass) const;
-  Tensor head_gradient(const Pass& pass) const;
-  void backward_embedding(Pass& pass) const;
 
   ModelConfig config_;
   bool first_, last_, split_;
@@ -84,15 +76,13 @@ class Stage {
   DType type_;
   ParameterLayout params_;
   Layout edge_, slot_, workspace_;
-  std::optional<Region> wte_, wpe_, lm_head_;  // in params_; wte and lm_head only when untied
-  Region tied_;                                // in the tied pseudo-stage's layout
+  std::optional<nn::Embedding> embedding_;  // of the first stage
   std::vector<nn::Block> blocks_;
-  std::optional<nn::LayerNorm> ln_f_;
+  std::optional<nn::Head> head_;                       // of the last stage
   Region input_, output_, tokens_, targets_, losses_;  // in edge_; output_ is the gradient's too
   std::vector<nn::Block::Memory> memory_;              // per block
-  std::vector<Region> between_;    // in slot_: (R, C) outputs of all blocks but the last
-  nn::LayerNorm::Saved norm_f_{};  // in workspace_, as what follows
-  Region head_rows_{}, head_drows_{}, logits_{};  // (R, C) (R, C) (chunk, V)
+  std::vector<Region> between_;     // in slot_: (R, C) outputs of all blocks but the last
+  nn::Head::Scratch head_scratch_;  // in workspace_
 };
 
 }  // namespace chimera::model

@@ -1,21 +1,11 @@
 #pragma once
-// One pre-norm transformer block of GPT-2:
-//   mid = x + dropout(attention(ln_1(x)) W_o + b_o);   y = mid + dropout(gelu(ln_2(mid) W_1 + b_1)
-//   W_2 + b_2)
-#include <optional>
-
-#include "chimera/nn/layernorm.h"
-#include "chimera/nn/linear.h"
+// One pre-norm transformer block of GPT-2, composed of its layers:
+//   mid = x + dropout(attention(ln_1(x)));   y = mid + dropout(mlp(ln_2(mid)))
+#include "chimera/nn/attention.h"
+#include "chimera/nn/mlp.h"
+#include "chimera/nn/residual.h"
 
 namespace chimera::nn {
-
-// What backward finds in the slot, and what is made again. Dropout masks and therefore results are
-// the same bits in all three.
-enum class Recompute {
-  None,
-  Selective,  // ln_1, ln_2 and gelu, which memory traffic bounds, are made again where needed
-  Full        // the slot is empty between Forward and Stage::recompute
-};
 
 struct BlockConfig {
   Index C = 0, H = 0;
@@ -27,7 +17,8 @@ struct BlockConfig {
 
 class Block {
  public:
-  static constexpr int kParameters = 12;
+  static constexpr int kParameters =
+      2 * LayerNorm::kParameters + Attention::kParameters + Mlp::kParameters;
 
   // Declares the parameters of block `layer` (transformer.h.<layer>.…); `order` is the first one's
   // position.
@@ -35,31 +26,37 @@ class Block {
 
   // From the forward to the backward, in the slot. R = samples * T.
   struct Saved {
-    Region qkv, heads, mid, fc;            // (R, 3C) (R, C) (R, C) (R, 4C)
-    std::optional<Region> ln1, ln2, gelu;  // (R, C) (R, C) (R, 4C); none under Selective
-    LayerNorm::Saved norm1, norm2;         // (R)
-    Region lse;                            // (samples, H, T)
+    LayerNorm::Saved norm1, norm2;   // (R)
+    std::optional<Region> ln1, ln2;  // (R, C) outputs of the norms; none under Selective
+    Attention::Saved attention;
+    Region mid;  // (R, C)
+    Mlp::Saved mlp;
   };
-  static Saved declare_saved(Layout& slot, const std::string& name, const BlockConfig&,
-                             Index samples, Index T, Recompute);
+  Saved declare_saved(Layout& slot, const std::string& name, Index samples, Index T,
+                      Recompute) const;
 
-  // Output gradients of the four linear layers, (R, 3C) (R, C) (R, 4C) (R, C): in the workspace for
-  // a whole backward, in the slot from its input half to its weight half when it is split. Regions
-  // may be shared with what is dead by then:
-  //   - whole: d_qkv with d_fc, d_attn with d_mlp;
-  //   - split: d_qkv with the qkv of another block whose input half is done; unless Selective, d_fc
-  //     with fc, d_attn with mid, d_mlp with this block's output.
-  struct Stash {
-    Region d_qkv, d_attn, d_fc, d_mlp;
-  };
-  // Scratch of one call, in the workspace; `wide` may be shared with a whole backward's d_fc.
+  // Scratch of one call, in the workspace.
   struct Scratch {
     Region rows, wide, delta;  // (R, C) (R, 4C) (samples, H, T)
   };
-  static Scratch declare_scratch(Layout& workspace, const BlockConfig&, Index samples, Index T);
-  // The stash of a whole backward, shared with all that may be.
-  static Stash declare_whole_stash(Layout& workspace, const BlockConfig&, const Scratch&,
-                                   Index rows);
+  Scratch declare_scratch(Layout& workspace, Index samples, Index T) const;
+
+  // Output gradients of the four linear layers, (R, 3C) (R, C) (R, 4C) (R, C), from a branch's
+  // input half of the backward to its weight half. They stand in the place of what is dead by then.
+  struct Stash {
+    Region d_qkv, d_attn, d_fc, d_mlp;
+  };
+  // Of a whole backward, in the workspace: d_qkv and d_fc in `wide`, d_attn and d_mlp in one.
+  Stash declare_whole_stash(Layout& workspace, const Scratch&, Index rows) const;
+  // Of a split backward, in the slot: d_qkv in the qkv of the block above, whose input half is
+  // done; unless Selective, which computes outputs again from these very tensors, d_fc in fc,
+  // d_attn in mid, d_mlp in this block's output. The last block of a stage has no block above and
+  // no output in the slot.
+  struct Above {
+    Region qkv, output;
+  };
+  Stash declare_split_stash(Layout& slot, const Saved&, std::optional<Above>, Index rows,
+                            Recompute) const;
 
   struct Memory {
     Saved saved;
@@ -72,12 +69,13 @@ class Block {
 
   // g (R, C) holds dy and becomes dx. The weight half adds the gradients of the linear layers from
   // what the input half left in the stash (the norms' are cheap and belong to the input half) and
-  // does not look at g; at x only under Selective.
+  // does not look at g; at x only under Selective. A whole backward is both halves of one branch,
+  // then of the other.
   enum class Part { Whole, Input, Weight };
   void backward(Pass& pass, const Memory& memory, Part part, Tensor g, Tensor x) const;
 
-  // Generation: x (R, C) holds new rows of one sequence at positions first … and becomes their
-  // output; keys and values (P, C) are this block's cache.
+  // Generation: x (R, C) holds new rows of one sequence at positions first … (pass.slot: one sample
+  // of R tokens) and becomes their output; keys and values (P, C) are this block's cache.
   struct DecodeScratch {
     Region norm, mean, rstd, qkv, branch, fc;  // (R, C) (R) (R) (R, 3C) (R, C) (R, 4C)
   };
@@ -90,11 +88,12 @@ class Block {
   void backward_attention(Pass& pass, const Memory& memory, Part part, Tensor g, Tensor x) const;
 
   BlockConfig config_;
-  int layer_;
   LayerNorm ln_1_;
-  Linear c_attn_, attn_c_proj_;
+  Attention attention_;
+  Residual attention_residual_;
   LayerNorm ln_2_;
-  Linear c_fc_, mlp_c_proj_;
+  Mlp mlp_;
+  Residual mlp_residual_;
 };
 
 }  // namespace chimera::nn

@@ -7,6 +7,7 @@ namespace chimera::nn {
 
 class LayerNorm {
  public:
+  static constexpr int kParameters = 2;
   struct Saved {
     Region mean, rstd;  // (R)
   };

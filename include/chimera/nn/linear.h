@@ -7,6 +7,7 @@ namespace chimera::nn {
 
 class Linear {
  public:
+  static constexpr int kParameters = 2;
   // Declares prefix.weight and prefix.bias; `order` is the model position of the weight.
   Linear(ParameterLayout& params, const std::string& prefix, Index in, Index out, int order,
          int depth, float deviation);

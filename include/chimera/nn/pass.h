@@ -18,6 +18,8 @@ struct SlotView {
   // A region whose dimension 0 is rows (samples * T), or samples.
   Tensor rows(const Region& r) const { return memory.at(r).rows(first * T, samples * T); }
   Tensor per_sample(const Region& r) const { return memory.at(r).rows(first, samples); }
+  // Rows (R, C) of these samples as (B, T, C).
+  Tensor by_sample(const Tensor& rows) const { return rows.reshaped({samples, T, rows.dim(1)}); }
 };
 
 struct Pass {
@@ -36,9 +38,6 @@ struct Pass {
 
   // The workspace as the rows of these samples.
   SlotView scratch() const { return {workspace, 0, slot.samples, slot.T}; }
-  Dropout dropout(float probability, int layer, DropoutSite site) const {
-    return {mode == Mode::Train ? probability : 0.0f, dropout_seed, first_sample, layer, site};
-  }
 };
 
 }  // namespace chimera::nn

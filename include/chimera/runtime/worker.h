@@ -107,7 +107,6 @@ class Worker {
               const std::function<void()>& body);
   void start_message(const schedule::Instr& instr, Execution& run);
   void wait_for_message(const schedule::Instr& instr, Execution& run);
-  void wait_for_collective(const schedule::Instr& instr, Execution& run);
   void update(const schedule::Instr& instr, Execution& run);
   void step_sync_start(StepState& state);
   void step_sync_wait(Execution& run, StepState& state);

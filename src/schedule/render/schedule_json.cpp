@@ -1,12 +1,28 @@
 // A schedule as a file: numbers by name, instructions as the text that logs show.
+#include <nlohmann/json.hpp>
+
+#include "chimera/base/json_reader.h"
 #include "chimera/schedule/render.h"
-#include "strict_reader.h"
 
 namespace chimera::schedule {
 namespace {
 
-constexpr const char* kFormat = "chimera-schedule";
-constexpr int kVersion = 2;
+constexpr JsonFormat kFormat{"chimera-schedule", 2,
+                             "`chimera schedule show --format json` writes one", "schedule"};
+
+int integer(const JsonReader& r) {
+  return static_cast<int>(
+      r.count(std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
+}
+
+template <class Read>
+auto list(const JsonReader& r, const Read& read) {
+  std::vector<decltype(read(r))> out;
+  for (const JsonReader& entry : r.list()) out.push_back(read(entry));
+  return out;
+}
+
+std::vector<int> integers(const JsonReader& r) { return list(r, integer); }
 
 Json instructions(const std::vector<Instr>& list) {
   Json out = Json::array();
@@ -14,32 +30,32 @@ Json instructions(const std::vector<Instr>& list) {
   return out;
 }
 
-Instr read_instr(const StrictReader& r) {
+Instr read_instr(const JsonReader& r) {
   try {
     return parse_instr(r.text());
   } catch (const Error& error) {
-    Fail(r.path(), ": ", error.what());
+    Fail(r.where(), ": ", error.what());
   }
 }
 
-Holder read_holder(const StrictReader& r) {
-  r.only({"worker", "pipe", "use"}, "a holder");
-  return {r["worker"].number(), r["pipe"].number(), r["use"].number()};
+Holder read_holder(const JsonReader& r) {
+  r.only({"worker", "pipe", "use"});
+  return {integer(r["worker"]), integer(r["pipe"]), integer(r["use"])};
 }
 
-Group read_group(const StrictReader& r) {
-  r.only({"stage", "holders"}, "a group");
-  return {r["stage"].number(), r["holders"].list(read_holder)};
+Group read_group(const JsonReader& r) {
+  r.only({"stage", "holders"});
+  return {integer(r["stage"]), list(r["holders"], read_holder)};
 }
 
-Program read_program(const StrictReader& r) { return {r.list(read_instr)}; }
+Program read_program(const JsonReader& r) { return {list(r, read_instr)}; }
 
 }  // namespace
 
 std::string to_json(const Schedule& s) {
   Json out;
-  out["format"] = kFormat;
-  out["version"] = kVersion;
+  out["format"] = kFormat.name;
+  out["version"] = kFormat.version;
   out["name"] = s.name;
   out["depth"] = s.depth;
   out["micro_batches"] = s.micro_batches;
@@ -68,29 +84,27 @@ std::string to_json(const Schedule& s) {
 
 Schedule from_json(const std::string& text, const std::string& name) {
   const Json json = parse_json(text, name);
-  const StrictReader r = open_format(json, name, "schedule", kFormat, kVersion,
-                                     "`chimera schedule show --format json` writes one");
+  const JsonReader r = open_format(json, name, kFormat);
   r.only({"format", "version", "name", "depth", "micro_batches", "pipeline_pairs", "virtual_stages",
           "width", "tied", "forward_only", "period", "slots", "edge_slots", "versions",
-          "accumulators", "placement", "groups", "programs"},
-         "a schedule");
+          "accumulators", "placement", "groups", "programs"});
   Schedule s;
   s.name = r["name"].text();
-  s.depth = r["depth"].number();
-  s.micro_batches = r["micro_batches"].number();
-  s.pipeline_pairs = r["pipeline_pairs"].number();
-  s.virtual_stages = r["virtual_stages"].number();
-  s.width = r["width"].number();
+  s.depth = integer(r["depth"]);
+  s.micro_batches = integer(r["micro_batches"]);
+  s.pipeline_pairs = integer(r["pipeline_pairs"]);
+  s.virtual_stages = integer(r["virtual_stages"]);
+  s.width = integer(r["width"]);
   s.tied = r["tied"].flag();
   s.forward_only = r["forward_only"].flag();
-  s.period = r["period"].number();
-  s.slots = r["slots"].numbers();
-  s.edge_slots = r["edge_slots"].numbers();
-  s.versions = r["versions"].numbers();
-  s.accumulators = r["accumulators"].numbers();
-  s.placement = r["placement"].list([](const StrictReader& pipe) { return pipe.numbers(); });
-  s.groups = r["groups"].list(read_group);
-  s.programs = r["programs"].list(read_program);
+  s.period = integer(r["period"]);
+  s.slots = integers(r["slots"]);
+  s.edge_slots = integers(r["edge_slots"]);
+  s.versions = integers(r["versions"]);
+  s.accumulators = integers(r["accumulators"]);
+  s.placement = list(r["placement"], integers);
+  s.groups = list(r["groups"], read_group);
+  s.programs = list(r["programs"], read_program);
   return s;
 }
 

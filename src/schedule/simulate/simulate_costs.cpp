@@ -1,16 +1,17 @@
 // Costs: checked, and as a file.
 #include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
 
+#include "chimera/base/json_reader.h"
 #include "chimera/schedule/simulate.h"
-#include "render/strict_reader.h"
 
 namespace chimera::schedule {
 namespace {
 
-constexpr const char* kFormat = "chimera-costs";
-constexpr int kVersion = 1;
-constexpr const char* kWriter =
-    "a costs file begins with {\"format\": \"chimera-costs\", \"version\": 1, …}";
+constexpr JsonFormat kFormat{
+    "chimera-costs", 1,
+    "a costs file begins with {\"format\": \"chimera-costs\", \"version\": 1, …}", "costs"};
 
 constexpr double kMostCost = 1e18;  // seconds, bytes, seconds per byte
 
@@ -84,38 +85,41 @@ void check_costs(const Costs& costs, const Schedule& schedule) {
 
 Costs read_costs(const std::string& text, const std::string& name) {
   const Json json = parse_json(text, name, JsonComments::Allow);
-  const StrictReader r = open_format(json, name, "costs", kFormat, kVersion, kWriter);
-  r.known({"format", "version", "forward", "backward_input", "backward_weight", "recompute",
-           "update", "message_bytes", "gradient_bytes", "workers_per_node", "inter_node",
-           "intra_node", "reduction_inter_node", "reduction_intra_node", "rendezvous",
-           "blocking_sends", "reductions_inline", "contention", "verdict"},
-          "costs");
+  const JsonReader r = open_format(json, name, kFormat);
+  r.only({}, {"format", "version", "forward", "backward_input", "backward_weight", "recompute",
+              "update", "message_bytes", "gradient_bytes", "workers_per_node", "inter_node",
+              "intra_node", "reduction_inter_node", "reduction_intra_node", "rendezvous",
+              "blocking_sends", "reductions_inline", "contention", "verdict"});
   Costs costs;
-  const auto amounts = [](const StrictReader& value) {
-    if (!value.is_list()) return std::vector<double>{value.amount()};
-    return value.list([](const StrictReader& v) { return v.amount(); });
+  const auto amounts = [](const JsonReader& value) {
+    if (!value.is_list()) return std::vector<double>{value.number()};
+    std::vector<double> out;
+    for (const JsonReader& entry : value.list()) out.push_back(entry.number());
+    return out;
   };
   if (r.has("forward")) costs.backward_input = costs.backward_weight = amounts(r["forward"]);
   for (const ListKey& k : kLists)
     if (r.has(k.key)) costs.*k.list = amounts(r[k.key]);
   for (const NumberKey& k : kNumbers)
-    if (r.has(k.key)) costs.*k.number = r[k.key].amount();
+    if (r.has(k.key)) costs.*k.number = r[k.key].number();
   for (const FlagKey& k : kFlags)
     if (r.has(k.key)) costs.*k.flag = r[k.key].flag();
   for (const LinkKey& k : kLinks) {
     if (!r.has(k.key)) continue;
-    const StrictReader link = r[k.key];
-    link.only({"latency", "seconds_per_byte"}, "a link");
-    costs.*k.link = {link["latency"].amount(), link["seconds_per_byte"].amount()};
+    const JsonReader link = r[k.key];
+    link.only({"latency", "seconds_per_byte"});
+    costs.*k.link = {link["latency"].number(), link["seconds_per_byte"].number()};
   }
-  if (r.has("workers_per_node")) costs.workers_per_node = r["workers_per_node"].number();
+  if (r.has("workers_per_node"))
+    costs.workers_per_node = static_cast<int>(r["workers_per_node"].count(
+        std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
   return costs;
 }
 
 std::string write_costs(const Costs& costs) {
   Json out;
-  out["format"] = kFormat;
-  out["version"] = kVersion;
+  out["format"] = kFormat.name;
+  out["version"] = kFormat.version;
   for (const ListKey& k : kLists)
     if (!(costs.*k.list).empty()) out[k.key] = costs.*k.list;
   for (const NumberKey& k : kNumbers) out[k.key] = costs.*k.number;

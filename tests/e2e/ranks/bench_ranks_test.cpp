@@ -1,7 +1,7 @@
 // Measurements on ranks.
 #include <nlohmann/json.hpp>
 
-#include "../project.h"
+#include "e2e/project.h"
 
 namespace chimera::test {
 

@@ -1,5 +1,5 @@
 // PyTorch's losses by the command line under mpirun.
-#include "../golden_run.h"
+#include "e2e/runs/golden_run.h"
 #include "support/support.h"
 
 namespace chimera::test {

@@ -1,6 +1,6 @@
 // One configuration, threads or ranks: the same numbers, the same files. Wrong launches are
 // refused.
-#include "../project.h"
+#include "e2e/project.h"
 
 namespace chimera::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "../signals.h"
+#include "e2e/runs/signals.h"
 
 #include "support/support.h"
 

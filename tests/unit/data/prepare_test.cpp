@@ -176,13 +176,16 @@ TEST_CASE_METHOD(Fixture, "a damaged dataset.json is refused with the place") {
     spit(options.output / "dataset.json", bad.replace(at, from.size(), to));
     return error_of([&] { read_manifest(options.output / "dataset.json"); });
   };
-  CHECK_THAT(error("\"version\": 1", "\"version\": 9"), Catch::Contains("version 9"));
+  CHECK_THAT(error("\"version\": 1", "\"version\": 9"),
+             Catch::Contains("version is 9; this program reads version 1"));
   CHECK_THAT(error("\"train-000000.bin\"", "\"../x\""), Catch::Contains("no plain file name"));
   CHECK_THAT(error("\"documents\": 1", "\"documents\": -1"),
-             Catch::Contains("train.documents is not a count"));
+             Catch::Contains("train.documents is -1; it must be a whole number"));
   CHECK_THAT(error("\"uint16\"", "\"uint8\""), Catch::Contains("uint8"));
-  CHECK_THAT(error("\"fingerprint\"", "\"finger\""), Catch::Contains("no \"fingerprint\""));
-  CHECK_THAT(error("\"version\": 1,", "\"version\": 1, \"more\": 2,"), Catch::Contains("members"));
+  CHECK_THAT(error("\"fingerprint\"", "\"finger\""),
+             Catch::Contains("tokenizer.fingerprint is missing"));
+  CHECK_THAT(error("\"version\": 1,", "\"version\": 1, \"more\": 2,"),
+             Catch::Contains("more is not a known key"));
   CHECK_THAT(error("{", "["), Catch::Contains("dataset.json"));
 }
 

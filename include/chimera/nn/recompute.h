@@ -1,0 +1,22 @@
+#pragma once
+// Activation recomputation: what the backward finds in the slot, and what is computed again.
+#include <optional>
+
+#include "chimera/nn/pass.h"
+
+namespace chimera::nn {
+
+// Dropout masks and therefore results are the same bits in all three.
+enum class Recompute {
+  None,
+  Selective,  // norms and GELU, which memory traffic bounds, are computed again where needed
+  Full        // the slot is empty between Forward and Stage::recompute
+};
+
+// An output that the slot keeps, or scratch where it is computed again (kept: nothing).
+inline Tensor kept_or_scratch(const Pass& pass, const std::optional<Region>& kept,
+                              const Region& scratch) {
+  return kept ? pass.slot.rows(*kept) : pass.scratch().rows(scratch);
+}
+
+}  // namespace chimera::nn
