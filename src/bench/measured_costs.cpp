@@ -53,6 +53,7 @@ void fill(Table& table, const std::vector<TraceEvent>& events, std::size_t rank)
     }
     if (event.background) continue;
     if (event.instr.op == Op::StepSyncStart) Table::add(table.verdict(), seconds, 1);
+    if (event.instr.op == Op::GradNorm) Table::add(table.verdict(), seconds, 0);  // part of it
     for (std::size_t op = 0; op < kOps; ++op)
       if (event.instr.op == kMeasured[op])
         Table::add(table.sum(op, group), seconds,

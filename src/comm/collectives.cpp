@@ -5,22 +5,31 @@
 
 namespace chimera {
 
+namespace {
+
+constexpr std::size_t kSumPiece = 512;  // values on the stack
+
+// Up the tree: on rank 0 the sum of all ranks, on others of those below.
+void sum_to_root(Communicator& comm, int channel, std::span<double> values, std::string_view what) {
+  std::array<double, kSumPiece> theirs;
+  const std::span<double> received(theirs.data(), values.size());
+  const Index rank = comm.rank(), size = comm.size();
+  Index reach = 1;
+  for (; reach < size && rank % (2 * reach) == 0; reach *= 2) {
+    if (rank + reach >= size) continue;
+    comm.recv(static_cast<int>(rank + reach), channel, std::as_writable_bytes(received), what);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += received[i];
+  }
+  if (rank > 0) comm.send(static_cast<int>(rank - reach), channel, std::as_bytes(values), what);
+}
+
+}  // namespace
+
 void sum_over_ranks(Communicator& comm, int channel, std::span<double> values,
                     std::string_view what) {
-  constexpr std::size_t kPiece = 512;
-  for (std::size_t first = 0; first < values.size(); first += kPiece) {
-    const std::span<double> piece = values.subspan(first, std::min(kPiece, values.size() - first));
-    if (comm.rank() != 0) {
-      comm.send(0, channel, std::as_bytes(piece), what);
-      continue;
-    }
-    std::array<double, kPiece> theirs;
-    const std::span<double> received(theirs.data(), piece.size());
-    for (int peer = 1; peer < comm.size(); ++peer) {
-      comm.recv(peer, channel, std::as_writable_bytes(received), what);
-      for (std::size_t i = 0; i < piece.size(); ++i) piece[i] += received[i];
-    }
-  }
+  for (std::size_t first = 0; first < values.size(); first += kSumPiece)
+    sum_to_root(comm, channel, values.subspan(first, std::min(kSumPiece, values.size() - first)),
+                what);
   broadcast(comm, channel, 0, std::as_writable_bytes(values), what);
 }
 

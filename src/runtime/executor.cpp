@@ -39,6 +39,7 @@ StageState::Collective collective_of(Op op) {
 void Worker::run(Execution& run, const schedule::Schedule& schedule) try {
   const std::vector<Instr>& body = schedule.programs[static_cast<std::size_t>(worker_)].body;
   const Index lag = schedule.lag();
+  run.activations_kept = schedule.keeps_activations();
   for (run.iteration = run.first; run.iteration < run.last + lag; ++run.iteration)
     for (const Instr& in : body) {
       const Index step = run.step(in);
@@ -67,7 +68,8 @@ void Worker::execute_traced(const Instr& in, Execution& run) {
   execute(in, run);
   event.end = now();
   trace_->push_back(event);
-  if (clock_) return clock_->spans.push_back({trace_->size() - 1, std::move(begin), mark()}), void();
+  if (clock_)
+    return clock_->spans.push_back({trace_->size() - 1, std::move(begin), mark()}), void();
   if (!run.background) return;
   event.background = true;
   event.begin = seconds_of(run.background->begin);
@@ -114,17 +116,22 @@ void Worker::execute(const Instr& in, Execution& run) {
     case Op::AllReduceWait:
     case Op::ReduceScatterWait:
     case Op::AllGatherWait: run.background = held_.at(in.stage).wait(background()); return;
+    case Op::GradNorm:
+      return sum_squares(held_.at(in.stage), state_of(run.step(in)), to_string(in));
     case Op::StepSyncStart: return step_sync_start(state_of(run.step(in)));
     case Op::StepSyncWait: return step_sync_wait(run, state_of(run.step(in)));
     case Op::Update: return update(in, run);
-    case Op::FreeSlot: return slots_.leave(slots_.find(in, run.step(in)));
+    case Op::FreeSlot: return slots_.leave(lease_of(in, run));
   }
 }
 
+Slots::Lease& Worker::lease_of(const Instr& in, const Execution& run) {
+  return acquires_boundary(in.op) ? slots_.enter(in, run.step(in)) : slots_.find(in, run.step(in));
+}
+
 void Worker::compute(const Instr& in, Execution& run) {
-  Slots::Lease& lease = slots_.find(in, run.step(in));
-  const bool fills = in.op == Op::Forward || in.op == Op::Recompute;
-  if (fills) slots_.take_full(lease, in.count);
+  Slots::Lease& lease = lease_of(in, run);
+  if (acquires_activations(in.op)) slots_.take_full(lease, in.count);
   if (compute_override_) {
     compute_override_(in);
   } else if (in.op == Op::Forward) {
@@ -138,10 +145,7 @@ void Worker::compute(const Instr& in, Execution& run) {
       if (in.op == Op::BackwardWeight) stage.backward_weight(pass);
     });
   }
-  const bool passing = run.mode == nn::Mode::Evaluate || recomputes_;
-  const bool ends =
-      in.op == Op::Backward || in.op == Op::BackwardWeight || (in.op == Op::Forward && passing);
-  if (ends) slots_.give_full(lease, in.count);
+  if (releases_activations(in.op, run.activations_kept)) slots_.give_full(lease, in.count);
 }
 
 // A computation is a function of the memory that its pass names, unless it draws dropout masks.
@@ -151,14 +155,14 @@ void Worker::replay(const Instr& in, const nn::Pass& pass, const std::function<v
       pass.mode == nn::Mode::Train && (m.embd_pdrop > 0 || m.attn_pdrop > 0 || m.resid_pdrop > 0);
   if (!device().replays() || !config_.device.graphs || draws) return body();
   const auto bits = [](const auto* p) { return reinterpret_cast<std::uintptr_t>(p); };
-  device().replay({static_cast<std::uint64_t>(in.op), static_cast<std::uint64_t>(in.stage),
-                   static_cast<std::uint64_t>(in.count), static_cast<std::uint64_t>(pass.mode),
-                   bits(pass.edge.memory.base), static_cast<std::uint64_t>(pass.edge.first),
-                   bits(pass.slot.memory.base), bits(pass.weights.base), bits(pass.gradients.base),
-                   bits(pass.tied_weights.base), bits(pass.tied_embedding_gradients.base),
-                   bits(pass.tied_head_gradients.base),
-                   std::bit_cast<std::uint32_t>(pass.loss_scale)},
-                  body);
+  device().replay(
+      {static_cast<std::uint64_t>(in.op), static_cast<std::uint64_t>(in.stage),
+       static_cast<std::uint64_t>(in.count), static_cast<std::uint64_t>(pass.mode),
+       bits(pass.edge.memory.base), static_cast<std::uint64_t>(pass.edge.first),
+       bits(pass.slot.memory.base), bits(pass.weights.base), bits(pass.gradients.base),
+       bits(pass.tied_weights.base), bits(pass.tied_embedding_gradients.base),
+       bits(pass.tied_head_gradients.base), std::bit_cast<std::uint32_t>(pass.loss_scale)},
+      body);
 }
 
 Index Worker::position_of(const Instr& in) const {
@@ -203,7 +207,7 @@ nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Lease& l
 
 void Worker::start_message(const Instr& in, Execution& run) {
   const bool sending = in.op == Op::SendStart;
-  Slots::Lease& lease = slots_.enter(in, run.step(in));
+  Slots::Lease& lease = lease_of(in, run);
   const Index B = config_.parallel.micro_batch_size;
   const nn::SlotView edge{Flat{lease.edge}, in.micro % slots_.span() * B, B * in.count, T_};
   const model::Stage& stage = stage_of(in);
@@ -212,19 +216,18 @@ void Worker::start_message(const Instr& in, Execution& run) {
                                                       : stage.input(edge);
   const int peer = replica_ * programs_.train.depth + in.peer,
             channel = run.channels + in.pipe % kPipeChannels;
-  slots_.request(lease, in, sending) = sending
-                                            ? tensors_.send_start(peer, channel, bytes_of(what))
-                                            : tensors_.recv_start(peer, channel, bytes_of(what));
+  slots_.request(lease, in, sending) = sending ? tensors_.send_start(peer, channel, bytes_of(what))
+                                               : tensors_.recv_start(peer, channel, bytes_of(what));
 }
 
 void Worker::wait_for_message(const Instr& in, Execution& run) {
-  Slots::Lease& lease = slots_.find(in, run.step(in));
+  Slots::Lease& lease = lease_of(in, run);
   tensors_.wait(std::exchange(slots_.request(lease, in, in.op == Op::SendWait), 0), to_string(in));
 }
 
 void Worker::load_micro(const Instr& in, Execution& run) {
   const double start = now();
-  const Slots::Lease& lease = slots_.enter(in, run.step(in));
+  const Slots::Lease& lease = lease_of(in, run);
   const nn::Pass pass = pass_for(in, run, lease);
   const model::Stage& stage = stage_of(in);
   const Index rows = pass.edge.samples * T_;

@@ -41,8 +41,9 @@ class StageState::Reduction final : public Background::Job {
   std::unique_ptr<Event> ready, done;  // what is summed is there; the result is
 };
 
-StageState::StageState(Device& device, const schedule::Group& group, const plan::StageStateBytes& bytes,
-                     nn::ParameterLayout params, int worker, bool counts, bool sharded)
+StageState::StageState(Device& device, const schedule::Group& group,
+                       const plan::StageStateBytes& bytes, nn::ParameterLayout params, int worker,
+                       bool counts, bool sharded)
     : device_(device),
       id_(bytes.stage),
       params_(std::move(params)),
@@ -146,7 +147,7 @@ std::optional<Background::Times> StageState::wait(Background* background) {
 }
 
 void StageState::sum_squares(Ops& ops, Communicator& comm, int channel, Index step,
-                            std::vector<double>& values) {
+                             std::vector<double>& values, std::string_view what) {
   const Flat gradients{reinterpret_cast<std::byte*>(accumulate(accumulators_.front(), step))};
   sum_ = gradients;
   if (!counts_ && !sharded_) return;
@@ -164,8 +165,7 @@ void StageState::sum_squares(Ops& ops, Communicator& comm, int channel, Index st
     if (range.first + range.count == p.region.size())
       values[static_cast<std::size_t>(p.order)] = sum;
     else
-      comm.send(neighbour(1), channel, std::as_bytes(std::span(&sum, 1)),
-                "a norm that another holder goes on with");
+      comm.send(neighbour(1), channel, std::as_bytes(std::span(&sum, 1)), what);
   };
   // All that begin here at once; then the one, if any, that another holder began.
   norms_.assign(params_.parameters.size(), 0.0);
@@ -185,8 +185,7 @@ void StageState::sum_squares(Ops& ops, Communicator& comm, int channel, Index st
     const optim::ShardRange range = optim::range_in_shard(p, shard_);
     if (p.frozen || range.count == 0 || range.first == 0) continue;
     double sum = 0;
-    comm.recv(neighbour(-1), channel, std::as_writable_bytes(std::span(&sum, 1)),
-              "a norm that another holder began");
+    comm.recv(neighbour(-1), channel, std::as_writable_bytes(std::span(&sum, 1)), what);
     finish(p, range, ops.sum_squares(part(p, range), sum));
   }
 }
@@ -200,7 +199,7 @@ Flat StageState::begin_update(Index step) {
 }
 
 void StageState::update(Ops& ops, const optim::OptimizerConfig& config,
-                       const optim::StepNumbers& numbers, Index step, Index n_layer) {
+                        const optim::StepNumbers& numbers, Index step, Index n_layer) {
   const Flat to = begin_update(step);
   optim::adamw_step(ops, update_, params_, {to, sum_, m(), v(), master()}, config, numbers, n_layer,
                     shard_);

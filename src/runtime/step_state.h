@@ -33,6 +33,7 @@ struct Worker::Execution {
   int channels;            // added to the pipe
   Index sample_count = 0;  // evaluation: sample numbers wrap here
   float loss_scale = 0;
+  bool activations_kept = true;  // from forward to backward
   StepDone done;
   Index first = 0, last = 1, iteration = 0;     // steps of the run; of the program
   std::optional<Background::Times> background;  // of the last collective waited for

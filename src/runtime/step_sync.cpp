@@ -50,14 +50,19 @@ Worker::StepState& Worker::state_of(Index step) {
   return state;
 }
 
-// With a barrier the norm decides about the updates, which are still to come; without one each
-// update has measured what it applied.
+// The squares of one stage: of a sharded one by GradNorm; of others, which need no messages, right
+// before the step's synchronisation, or where no barrier comes before the update, within it.
+void Worker::sum_squares(StageState& held, StepState& state, std::string_view what) {
+  held.sum_squares(ops(), comm_, kNormChannel, state.step, state.verdict.values, what);
+}
+
 void Worker::step_sync_start(StepState& state) {
   std::vector<double>& values = state.verdict.values;
   const std::size_t tensors = parameter_names_.size(),
                     batch = static_cast<std::size_t>(config_.batch());
   if (programs_.train.period == 0)
-    for (auto& [id, held] : held_) held.sum_squares(ops(), comm_, kNormChannel, state.step, values);
+    for (auto& [id, held] : held_)
+      if (!held.sharded()) sum_squares(held, state, "no message");
   read_losses(state, std::span(values).subspan(tensors, batch));
   values[tensors + batch] = stop_requested_() ? 1 : 0;
   values[tensors + batch + 1] = state.result.data_seconds / static_cast<double>(comm_.size());
@@ -98,8 +103,7 @@ void Worker::update(const Instr& in, Execution& run) {
   if (compute_override_) compute_override_(in);
   StageState& held = held_.at(in.stage);
   StepState& state = state_of(run.step(in));
-  if (programs_.train.period > 0)
-    held.sum_squares(ops(), comm_, kNormChannel, state.step, state.verdict.values);
+  if (programs_.train.period > 0) sum_squares(held, state, "no message");
   if (state.result.skipped) return held.skip_update(state.step);
   held.update(ops(), config_.optimizer,
               {.rate = state.result.learning_rate,

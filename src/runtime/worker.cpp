@@ -28,7 +28,6 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
       worker_(comm.rank() % programs.train.depth),
       T_(config.sequence_length()),
       sharded_(programs.train.has(Op::ReduceScatterStart)),
-      recomputes_(programs.train.has(Op::Recompute)),
       split_(programs.train.has(Op::BackwardWeight)) {
   const Schedule& plan = programs.train;
   const plan::Shape shape = shape_of(config);
@@ -62,7 +61,8 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
 
 Worker::~Worker() = default;
 
-void Worker::hold(const Group& group, const plan::StageStateBytes& bytes, nn::ParameterLayout params) {
+void Worker::hold(const Group& group, const plan::StageStateBytes& bytes,
+                  nn::ParameterLayout params) {
   for (nn::Parameter& p : params.parameters)
     p.frozen = p.frozen || p.depth < config_.train.freeze_below;
   const bool counts = replica_ == 0 && group.holders.front().worker == worker_;

@@ -17,7 +17,7 @@ struct OpName {
   const char* name;        // to_string(Op)
   const char* short_name;  // within an instruction
 };
-constexpr std::array<OpName, 20> kOps = {{
+constexpr std::array<OpName, 21> kOps = {{
     {Op::LoadMicro, "LoadMicro", "LoadMicro"},
     {Op::Forward, "Forward", "F"},
     {Op::Recompute, "Recompute", "R"},
@@ -32,6 +32,7 @@ constexpr std::array<OpName, 20> kOps = {{
     {Op::AllReduceWait, "AllReduceWait", "AllReduceWait"},
     {Op::ReduceScatterStart, "ReduceScatterStart", "ReduceScatterStart"},
     {Op::ReduceScatterWait, "ReduceScatterWait", "ReduceScatterWait"},
+    {Op::GradNorm, "GradNorm", "GradNorm"},
     {Op::AllGatherStart, "AllGatherStart", "AllGatherStart"},
     {Op::AllGatherWait, "AllGatherWait", "AllGatherWait"},
     {Op::StepSyncStart, "StepSyncStart", "StepSyncStart"},
@@ -118,6 +119,17 @@ bool is_compute(Op op) {
          op == Op::BackwardInput || op == Op::BackwardWeight;
 }
 
+bool finishes(Op op, bool forward_only) {
+  return forward_only ? op == Op::Forward : op == Op::Backward || op == Op::BackwardWeight;
+}
+
+bool acquires_boundary(Op op) { return op == Op::LoadMicro || op == Op::RecvStart; }
+bool releases_boundary(Op op) { return op == Op::FreeSlot; }
+bool acquires_activations(Op op) { return op == Op::Forward || op == Op::Recompute; }
+bool releases_activations(Op op, bool kept) {
+  return finishes(op, /*forward_only=*/false) || (op == Op::Forward && !kept);
+}
+
 std::string to_string(const Instr& in) {
   char tick[16];
   std::snprintf(tick, sizeof tick, "t%02d ", in.tick);
@@ -144,8 +156,7 @@ Instr parse_instr(const std::string& text) {
   ENSURE(words >> word && parse_op(word, in), "instruction '", text, "': '", word,
          "' is not an operation; they are F, B, Bi, Bw, R, SendStart, …");
   while (words >> word)
-    ENSURE(parse_message(word, in) || parse_field(word, in),
-           "instruction '", text, "': '", word,
+    ENSURE(parse_message(word, in) || parse_field(word, in), "instruction '", text, "': '", word,
            "' is not a field; they are p, s, m, x, step, v, w, g with a number, activation and "
            "gradient");
   return in;

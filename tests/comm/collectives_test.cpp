@@ -2,7 +2,10 @@
 #include "chimera/comm/collectives.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <random>
 #include <thread>
@@ -143,8 +146,16 @@ TEST_CASE("ordered sum: what it cannot do is refused") {
   });
 }
 
+// Of the ranks from `first` on, `reach` of them (a power of two), as a binomial tree adds them.
+double tree_sum(const std::function<double(int)>& value, int first, int reach, int size) {
+  if (reach == 1) return value(first);
+  const int middle = first + reach / 2;
+  const double low = tree_sum(value, first, reach / 2, size);
+  return middle < size ? low + tree_sum(value, middle, reach / 2, size) : low;
+}
+
 // 1e16 + 1 - 1e16 is 0 or 1 or 2 by the order of addition.
-TEST_CASE("sum over ranks: in rank order, equal everywhere, any length") {
+TEST_CASE("sum over ranks: along a binomial tree, equal everywhere, any length") {
   for (int workers = 1; workers <= kMostWorkers; ++workers)
     run_transport(workers, [&](Communicator& comm) {
       const auto value_of = [](int rank, std::size_t i) {
@@ -156,12 +167,30 @@ TEST_CASE("sum over ranks: in rank order, equal everywhere, any length") {
         for (std::size_t i = 0; i < length; ++i) values[i] = value_of(comm.rank(), i);
         sum_over_ranks(comm, kChannel, values, "a sum");
         for (std::size_t i = 0; i < length; ++i) {
-          double expected = value_of(0, i);
-          for (int r = 1; r < workers; ++r) expected += value_of(r, i);
+          const double expected =
+              tree_sum([&](int r) { return value_of(r, i); }, 0,
+                       static_cast<int>(std::bit_ceil(static_cast<unsigned>(workers))), workers);
           ENSURE(values[i] == expected, "element ", i, " of ", length, " is ", values[i], ", not ",
                  expected);
         }
       }
+    });
+}
+
+TEST_CASE("sum over ranks: what one rank alone brings arrives with the same bits") {
+  for (int workers = 1; workers <= kMostWorkers; ++workers)
+    run_transport(workers, [&](Communicator& comm) {
+      std::vector<double> values(600);
+      const auto brought = [](std::size_t i) {
+        if (i % 7 == 3) return std::numeric_limits<double>::quiet_NaN();
+        return i % 7 == 5 ? std::numeric_limits<double>::infinity() : 0.1 * static_cast<double>(i);
+      };
+      for (std::size_t i = 0; i < values.size(); ++i)
+        if (static_cast<int>(i) % comm.size() == comm.rank()) values[i] = brought(i);
+      sum_over_ranks(comm, kChannel, values, "a sum");
+      for (std::size_t i = 0; i < values.size(); ++i)
+        ENSURE(std::bit_cast<std::uint64_t>(values[i]) == std::bit_cast<std::uint64_t>(brought(i)),
+               "element ", i, " is ", values[i]);
     });
 }
 

@@ -221,6 +221,39 @@ TEST_CASE("broken: shards gathered too early, twice, never, or where there are n
            "stage 1 is not sharded: there is nothing to gather"});
 }
 
+TEST_CASE("broken: norms of shards too early, twice, missing, in unequal order, or of no shards") {
+  refused(sharded(),
+          [](Schedule& s) {
+            for (const int w : {1, 2}) move_before(s, w, "GradNorm s1", "ReduceScatterWait s1");
+          },
+          {"worker 1, body[", "GradNorm s1",
+           "the norm of stage 1 is taken before its gradients are reduced"});
+  refused(sharded(),
+          [](Schedule& s) {
+            for (const int w : {1, 2}) twice(s, w, "GradNorm s1");
+          },
+          {"worker 1, body[", "GradNorm s1", "the norm of stage 1 is taken a second time"});
+  refused(sharded(),
+          [](Schedule& s) {
+            for (const int w : {1, 2}) erase(s, w, "GradNorm s1");
+          },
+          {"worker 1, body[", "StepSyncStart",
+           "stage 1 is sharded and its norm is not summed up: its GradNorm is missing"});
+  refused(sharded(), [](Schedule& s) { erase(s, 2, "GradNorm s1"); },
+          {"worker 2, body[", "GradNorm s2", "worker 1 has at this point", "GradNorm s1",
+           "must reduce in one order"});
+  refused(sharded(), [](Schedule& s) { swap(s, 2, "GradNorm s1", "GradNorm s2"); },
+          {"worker 2, body[", "GradNorm s2", "must reduce in one order"});
+  refused(good(),
+          [](Schedule& s) {
+            for (const int w : {1, 2}) insert_before(s, w, "GradNorm s1 g1", "StepSyncStart");
+          },
+          {"worker 1, body[", "GradNorm s1",
+           "stage 1 is not sharded: a holder has its norm without the others"});
+  refused(sharded(), [](Schedule& s) { find(s, 1, "GradNorm s1").group = 2; },
+          {"worker 1, body[", "GradNorm s1 g2", "its group is not that of the stage, 1"});
+}
+
 TEST_CASE("broken: a verdict too early, twice, without an answer, or not the end") {
   refused(pipedream(2),
           [](Schedule& s) {

@@ -83,12 +83,13 @@ TEST_CASE("pipedream of depth 2, line by line") {
   // A forward goes out in every iteration, then the gradient of the one before comes back; the
   // verdict is a report that has an iteration per pipeline's length to arrive. Stage 0
   // forwards step k on the weights that step k - 2 made, and its backward uses the same.
-  CHECK(lines(s, 0) ==
-        Lines{"t00 Update s0 step-2", "t00 LoadMicro p0 s0 m0", "t00 F p0 s0 m0 v1",
-              "t00 SendStart p0 s0 m0 activation w1", "t00 SendWait p0 s0 m0 step-1 activation w1",
-              "t00 RecvStart p0 s0 m0 step-1 gradient w1",
-              "t01 RecvWait p0 s0 m0 step-1 gradient w1", "t01 B p0 s0 m0 step-1 v1",
-              "t01 FreeSlot p0 s0 m0 step-1", "t01 StepSyncStart step-2", "t01 StepSyncWait step-4"});
+  CHECK(lines(s, 0) == Lines{"t00 Update s0 step-2", "t00 LoadMicro p0 s0 m0", "t00 F p0 s0 m0 v1",
+                             "t00 SendStart p0 s0 m0 activation w1",
+                             "t00 SendWait p0 s0 m0 step-1 activation w1",
+                             "t00 RecvStart p0 s0 m0 step-1 gradient w1",
+                             "t01 RecvWait p0 s0 m0 step-1 gradient w1", "t01 B p0 s0 m0 step-1 v1",
+                             "t01 FreeSlot p0 s0 m0 step-1", "t01 StepSyncStart step-2",
+                             "t01 StepSyncWait step-4"});
   // The last stage updates between a backward and the next forward: no lag.
   CHECK(lines(s, 1) == Lines{"t00 B p0 s1 m0 step-1", "t00 RecvStart p0 s1 m0 activation w0",
                              "t00 SendStart p0 s1 m0 step-1 gradient w0", "t01 Update s1 step-1",
@@ -167,22 +168,37 @@ TEST_CASE("every backward is recomputed once, in whatever unit it comes") {
   }
 }
 
-TEST_CASE("sharded optimizers: scatter, verdict, update, gather") {
+TEST_CASE("sharded optimizers: scatter, norms, verdict, update, gather") {
   const Schedule s =
       build_schedule({.depth = 2, .micro_batches = 2, .width = 2, .tied = true, .zero_stage = 1});
   CHECK(lines_from(s, 0, "t03 ReduceScatterStart s1 g1") ==
-        Lines{"t03 ReduceScatterStart s1 g1", "t03 ReduceScatterStart s0 g0",
-              "t03 ReduceScatterStart s2 g2", "t03 SendWait p1 s1 m1 gradient w1",
-              "t03 FreeSlot p1 s1 m1", "t03 ReduceScatterWait s1 g1", "t03 ReduceScatterWait s0 g0",
-              "t03 ReduceScatterWait s2 g2", "t04 StepSyncStart", "t04 StepSyncWait", "t05 Update s0",
-              "t05 AllGatherStart s0 g0", "t05 Update s1", "t05 AllGatherStart s1 g1",
-              "t05 Update s2", "t05 AllGatherStart s2 g2", "t06 AllGatherWait s0 g0",
-              "t06 AllGatherWait s1 g1", "t06 AllGatherWait s2 g2"});
+        Lines{"t03 ReduceScatterStart s1 g1",
+              "t03 ReduceScatterStart s0 g0",
+              "t03 ReduceScatterStart s2 g2",
+              "t03 SendWait p1 s1 m1 gradient w1",
+              "t03 FreeSlot p1 s1 m1",
+              "t03 ReduceScatterWait s1 g1",
+              "t03 ReduceScatterWait s0 g0",
+              "t03 ReduceScatterWait s2 g2",
+              "t04 GradNorm s0 g0",
+              "t04 GradNorm s1 g1",
+              "t04 GradNorm s2 g2",
+              "t04 StepSyncStart",
+              "t04 StepSyncWait",
+              "t05 Update s0",
+              "t05 AllGatherStart s0 g0",
+              "t05 Update s1",
+              "t05 AllGatherStart s1 g1",
+              "t05 Update s2",
+              "t05 AllGatherStart s2 g2",
+              "t06 AllGatherWait s0 g0",
+              "t06 AllGatherWait s1 g1",
+              "t06 AllGatherWait s2 g2"});
   // A stage that one worker holds alone has nothing to share; the tied matrix of D = 1 is summed
   // from two uses on one worker.
   const Schedule serial = build_schedule(
       {.schedule = "1f1b", .depth = 1, .micro_batches = 1, .tied = true, .zero_stage = 1});
-  CHECK(only(serial, 0, {Op::ReduceScatterStart, Op::AllGatherStart}).empty());
+  CHECK(only(serial, 0, {Op::ReduceScatterStart, Op::GradNorm, Op::AllGatherStart}).empty());
   CHECK(only(serial, 0, {Op::AllReduceStart}).size() == 1);
 }
 

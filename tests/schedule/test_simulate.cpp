@@ -209,6 +209,9 @@ TEST_CASE("sharded reductions and updates: half before, half after, an r-th of t
   Request sharded = request;
   sharded.zero_stage = 1;
   CHECK(makespan(sharded, costs) == near(9 + 1.5 + 0.25 + 2 / 4.0 + 1.5));
+  // A latency of 1: log2(4) for each half, and the norm's way along the 4 holders of a shard.
+  costs.reduction_inter_node.latency = costs.reduction_intra_node.latency = 1;
+  CHECK(makespan(sharded, costs) == near(9 + 1.5 + 2 + 3 + 0.25 + 2 / 4.0 + 1.5 + 2));
 }
 
 TEST_CASE("messages within a node and between nodes have their own costs") {

@@ -104,8 +104,10 @@ std::vector<Index> even_borders(Index elements, Index members);
 
 // The functions below are called by all ranks, in one order per channel. None allocates.
 
-// values[i] = sum over all ranks in rank order; equal on every rank. For small vectors: rank 0 adds
-// them up as they come, in (size - 1) messages per 512 values, then broadcasts.
+// values[i] = sum over all ranks, equal on every rank; exact where at most one rank's is not zero.
+// A binomial tree to rank 0 and back, 2 ceil(log2 size) hops: rank r adds first those of r + 1,
+// then of r + 2, r + 4, …, each of which has added up the ranks from there on. For small vectors:
+// 512 values per message on the way there.
 void sum_over_ranks(Communicator& comm, int channel, std::span<double> values,
                     std::string_view what);
 // Bytes of rank `root` on every rank: a binomial tree, ceil(log2 size) hops.

@@ -19,7 +19,7 @@ class StageState {
  public:
   // `bytes` says how much of what; contributions of all replicas in the order of addition.
   StageState(Device& device, const schedule::Group& group, const plan::StageStateBytes& bytes,
-            nn::ParameterLayout params, int worker, bool counts, bool sharded);
+             nn::ParameterLayout params, int worker, bool counts, bool sharded);
   ~StageState();
   // After construction, where several contributions exist: `comm` and `scratch` outlive this.
   void join(Communicator& comm, std::vector<int> contributors, float* scratch);
@@ -54,10 +54,12 @@ class StageState {
   void start(Collective kind, Index step, Background* background);
   std::optional<Background::Times> wait(Background* background);
 
-  // What this worker brings to the sums of squares: values[order] of each tensor that it counts,
-  // with one wait for the device. A tensor cut by shards is summed up along the holders, in order.
+  // What this worker brings to the sums of squares: values[order] of each tensor that it counts, or
+  // of which its shard has the end, with one wait for the device. Sharded, all members call it: a
+  // tensor cut by shards is summed up along the holders, in order (GradNorm); `what` names the
+  // waits.
   void sum_squares(Ops& ops, Communicator& comm, int channel, Index step,
-                   std::vector<double>& values);
+                   std::vector<double>& values, std::string_view what);
   // Makes version step + 1 from version step; `gradients(…, step)` are reduced.
   void update(Ops& ops, const optim::OptimizerConfig& config, const optim::StepNumbers& numbers,
               Index step, Index n_layer);

@@ -94,13 +94,15 @@ class Worker {
 
  private:
   struct Execution;  // what the executor needs beside the instruction: mode, iteration, samples …
-  class StepSync;     // the job that sums up a step's numbers over all workers
+  class StepSync;    // the job that sums up a step's numbers over all workers
   struct StepState;  // of a step in flight
   struct DeviceClock;
   void run(Execution& run, const schedule::Schedule& schedule);
   void execute(const schedule::Instr& instr, Execution& run);
   void execute_traced(const schedule::Instr& instr, Execution& run);
   void compute(const schedule::Instr& instr, Execution& run);
+  // Of the instruction's micro-batches; begins it where the instruction does.
+  Slots::Lease& lease_of(const schedule::Instr& instr, const Execution& run);
   void load_micro(const schedule::Instr& instr, Execution& run);
   void forward(const schedule::Instr& instr, Execution& run, Slots::Lease& lease);
   void replay(const schedule::Instr& instr, const nn::Pass& pass,
@@ -108,6 +110,7 @@ class Worker {
   void start_message(const schedule::Instr& instr, Execution& run);
   void wait_for_message(const schedule::Instr& instr, Execution& run);
   void update(const schedule::Instr& instr, Execution& run);
+  void sum_squares(StageState& held, StepState& state, std::string_view what);
   void step_sync_start(StepState& state);
   void step_sync_wait(Execution& run, StepState& state);
   // Of the first sample of the instruction's micro-batches, in the step's batch.
@@ -123,7 +126,8 @@ class Worker {
   const model::Stage& stage_of(const schedule::Instr& instr) const {
     return stages_.at(instr.stage);
   }
-  void hold(const schedule::Group& group, const plan::StageStateBytes& bytes, nn::ParameterLayout params);
+  void hold(const schedule::Group& group, const plan::StageStateBytes& bytes,
+            nn::ParameterLayout params);
   void name_parameters(const plan::Shape& shape);
 
   const Config& config_;
@@ -138,10 +142,10 @@ class Worker {
   Communicator& tensors_;  // messages of the device's memory: the backend's, or comm_
   int replica_, worker_;   // rank = replica * D + worker
   Index T_;
-  bool sharded_, recomputes_, split_, versions_known_ = false;
+  bool sharded_, split_, versions_known_ = false;
   plan::WorkerFootprint footprint_;
   std::map<int, model::Stage> stages_;  // by stage id
-  std::map<int, StageState> held_;       // by stage id, the tied matrix under D
+  std::map<int, StageState> held_;      // by stage id, the tied matrix under D
   Slots slots_;
   Buffer workspace_, reduction_scratch_;
   Buffer losses_;                     // of each step in flight: (batch), by position

@@ -25,20 +25,21 @@ enum class Op {
   AllReduceWait,
   ReduceScatterStart,  // the same, each holder keeping its shard (ZeRO 1)
   ReduceScatterWait,
+  GradNorm,        // sums of squares of the reduced gradients of `stage`, along its shards' holders
   AllGatherStart,  // updated weights of `stage` from the holders of its shards
   AllGatherWait,
   StepSyncStart,  // losses, norms, stop requests: this worker's part
   StepSyncWait,   // everybody's: the step's one global decision
-  Update,        // makes version step + 1 of `stage` from version step
-  FreeSlot,      // `stage` holds nothing more of these micro-batches
+  Update,         // makes version step + 1 of `stage` from version step
+  FreeSlot,       // `stage` holds nothing more of these micro-batches
 };
 
 // What travels between neighbours: activations of a Forward or the input gradient of a Backward.
 enum class Message { None, Activation, Gradient };
 
 // One instruction. -1 in a field means that the field does not apply. An instruction names what it
-// works on, not where that lies: a worker keeps each (stage, block of micro-batches, step) in a slot
-// from its first LoadMicro or RecvStart to FreeSlot.
+// works on, not where that lies: a worker keeps each (stage, block of micro-batches, step) in a
+// slot from its first LoadMicro or RecvStart to FreeSlot.
 struct Instr {
   int tick = 0;  // position in the common virtual clock; orders and groups messages
   Op op = Op::Forward;
@@ -65,12 +66,24 @@ Instr parse_instr(const std::string& text);
 
 // Forward, Recompute, Backward, BackwardInput, BackwardWeight: what occupies a worker.
 bool is_compute(Op op);
+// Backward or BackwardWeight, in an evaluation Forward: a micro-batch's last computation at a
+// stage.
+bool finishes(Op op, bool forward_only);
+
+// When memory is in use. A block of micro-batches at one stage of one step has an edge slot from
+// its first acquires_boundary to its releases_boundary, and a full slot from the first micro-batch
+// that acquires_activations to the last that releases_activations. `kept`:
+// Schedule::keeps_activations().
+bool acquires_boundary(Op op);                // LoadMicro, RecvStart
+bool releases_boundary(Op op);                // FreeSlot
+bool acquires_activations(Op op);             // Forward, Recompute
+bool releases_activations(Op op, bool kept);  // Backward, BackwardWeight; unless kept also Forward
 
 // What one worker executes: one step in steady state. A run of steps [first, last) executes the
 // body for iterations first … last - 1 + lag, each time without the instructions whose step is
-// outside [first, last): so the pipeline fills and drains without programs of their own (kernel-only
-// software pipelining: Rau, 1992). `lag` is the largest -step; 0 where a step ends before the next
-// begins.
+// outside [first, last): so the pipeline fills and drains without programs of their own
+// (kernel-only software pipelining: Rau, 1992). `lag` is the largest -step; 0 where a step ends
+// before the next begins.
 struct Program {
   std::vector<Instr> body;
   auto operator<=>(const Program&) const = default;
@@ -115,6 +128,9 @@ struct Schedule {
   int lag() const;   // of the programs
   int span() const;  // micro-batches of one slot: the largest count
   bool has(Op op) const;
+  // Whether backward finds what Forward has stored: not in an evaluation, not where Recompute
+  // stores it again.
+  bool keeps_activations() const { return !forward_only && !has(Op::Recompute); }
   // The contributions to this group's sum over all replicas; a group with one needs no reduction.
   int contributions(const Group& group) const {
     return width * static_cast<int>(group.holders.size());

@@ -86,9 +86,6 @@ class Lowering {
     return residents_[at((in.pipe * S_ + in.stage) * blocks() + in.micro / span_)];
   }
   bool makes_input_gradient(Op op) const { return op == Op::Backward || op == Op::BackwardInput; }
-  bool finishes(Op op) const {
-    return plan_.forward_only ? op == Op::Forward : op == Op::Backward || op == Op::BackwardWeight;
-  }
 
   static Instr derived(const Instr& from, Op op, int tick) {
     Instr in = from;
@@ -133,7 +130,7 @@ class Lowering {
       if (!first) send(work, in.stage - 1, Message::Gradient);
     }
     timeline_.compute(work.worker, in);
-    if (!finishes(in.op)) return;
+    if (!finishes(in.op, plan_.forward_only)) return;
     r.finished += in.count;
     const Resident& block = residents_[at(in.pipe * S_ * blocks() + in.micro / span_)];
     if (r.finished == block.size) timeline_.finished(work.worker, in, block.first, block.size);

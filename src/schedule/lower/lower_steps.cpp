@@ -172,7 +172,8 @@ bool Timeline::starts_eagerly(const Group& group, int tick) const {
 }
 
 // After the last computation: reductions, larger stage first since it is complete first, the tied
-// matrix at the end; the verdict; updates; with sharded optimizer state the new weights.
+// matrix at the end; with sharded optimizer state the norms of what is sharded; the verdict;
+// updates; then the new weights of what is sharded.
 void Timeline::end_with_barrier() {
   const int end = period_ - 1, S = plan_.stages();
   std::vector<const Group*> order;
@@ -203,9 +204,12 @@ void Timeline::end_with_barrier() {
       if (const Op op = reduction_of(*group); op != Op::Update)
         collective(w, op == Op::AllReduceStart ? Op::AllReduceWait : Op::ReduceScatterWait,
                    group->stage, end, Phase::Close);
+    std::ranges::sort(mine, {}, &Group::stage);
+    for (const Group* group : mine)
+      if (reduction_of(*group) == Op::ReduceScatterStart)
+        collective(w, Op::GradNorm, group->stage, end + 1, Phase::Close);
     step_op(w, Op::StepSyncStart, -1, end + 1, Phase::Close);
     step_op(w, Op::StepSyncWait, -1, end + 1, Phase::Close);
-    std::ranges::sort(mine, {}, &Group::stage);
     for (const Group* group : mine) {
       step_op(w, Op::Update, group->stage, end + 2, Phase::Close);
       if (reduction_of(*group) == Op::ReduceScatterStart)
@@ -294,7 +298,7 @@ void Timeline::count_slots() {
     bool edge = false;
   };
   std::vector<Tenancy> tenancies(at(steps) * at(plan_.stages()) * at(blocks));
-  const bool again = out_.has(Op::Recompute);
+  const bool kept = out_.keeps_activations();
   for (const Program& program : out_.programs) {
     int full = 0, edges = 0, most_full = 0, most_edges = 0;
     for (int k = 0; k < steps + lag; ++k)
@@ -303,16 +307,12 @@ void Timeline::count_slots() {
         if (step < 0 || step >= steps || in.micro < 0) continue;
         Tenancy& t = tenancies[(at(step) * at(plan_.stages()) + at(in.stage)) * at(blocks) +
                                at(in.micro / span)];
-        const bool enters = in.op == Op::LoadMicro || in.op == Op::RecvStart;
-        if (enters && !std::exchange(t.edge, true)) ++edges;
-        if (in.op == Op::FreeSlot && std::exchange(t.edge, false)) --edges;
-        const bool takes = in.op == Op::Forward || in.op == Op::Recompute;
-        if (takes && std::exchange(t.full, t.full + in.count) == 0) ++full;
+        if (acquires_boundary(in.op) && !std::exchange(t.edge, true)) ++edges;
+        if (releases_boundary(in.op) && std::exchange(t.edge, false)) --edges;
+        if (acquires_activations(in.op) && std::exchange(t.full, t.full + in.count) == 0) ++full;
         most_full = std::max(most_full, full);
         most_edges = std::max(most_edges, edges);
-        const bool gives = in.op == Op::Backward || in.op == Op::BackwardWeight ||
-                           (in.op == Op::Forward && (again || plan_.forward_only));
-        if (gives && (t.full -= in.count) == 0) --full;
+        if (releases_activations(in.op, kept) && (t.full -= in.count) == 0) --full;
       }
     out_.slots.push_back(most_full);
     out_.edge_slots.push_back(most_edges);

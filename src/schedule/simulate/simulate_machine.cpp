@@ -7,11 +7,14 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
+// GradNorm starts and waits.
 bool starts_reduction(Op op) {
-  return op == Op::AllReduceStart || op == Op::ReduceScatterStart || op == Op::AllGatherStart;
+  return op == Op::AllReduceStart || op == Op::ReduceScatterStart || op == Op::GradNorm ||
+         op == Op::AllGatherStart;
 }
 bool waits_for_reduction(Op op) {
-  return op == Op::AllReduceWait || op == Op::ReduceScatterWait || op == Op::AllGatherWait;
+  return op == Op::AllReduceWait || op == Op::ReduceScatterWait || op == Op::GradNorm ||
+         op == Op::AllGatherWait;
 }
 
 }  // namespace

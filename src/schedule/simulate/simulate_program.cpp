@@ -16,28 +16,29 @@ double entry(const std::vector<double>& list, int index, int stages) {
   return at(index) < list.size() ? list[at(index)] : 0;
 }
 
-bool is_reduction(Op op) {
-  return op == Op::AllReduceStart || op == Op::AllReduceWait || op == Op::ReduceScatterStart ||
-         op == Op::ReduceScatterWait || op == Op::AllGatherStart || op == Op::AllGatherWait;
-}
-
 bool is_message(Op op) {
   return op == Op::SendStart || op == Op::SendWait || op == Op::RecvStart || op == Op::RecvWait;
 }
 
-// 0 sum, 1 scattered sum, 2 gathered weights: the same at the start and at the wait.
+// Sum, scattered sum, gathered weights, norm; -1: no reduction. The same at the start and the wait.
+constexpr int kKinds = 4;
 int kind_of(Op op) {
-  if (op == Op::AllReduceStart || op == Op::AllReduceWait) return 0;
-  return op == Op::ReduceScatterStart || op == Op::ReduceScatterWait ? 1 : 2;
+  switch (op) {
+    case Op::AllReduceStart:
+    case Op::AllReduceWait: return 0;
+    case Op::ReduceScatterStart:
+    case Op::ReduceScatterWait: return 1;
+    case Op::AllGatherStart:
+    case Op::AllGatherWait: return 2;
+    case Op::GradNorm: return 3;
+    default: return -1;
+  }
 }
 
 class Preparation {
  public:
   Preparation(const Schedule& schedule, const Costs& costs)
-      : s_(schedule),
-        costs_(costs),
-        span_(schedule.span()),
-        forwards_return_(schedule.forward_only || schedule.has(Op::Recompute)) {}
+      : s_(schedule), costs_(costs), span_(schedule.span()), kept_(schedule.keeps_activations()) {}
 
   SimulatedPrograms run() {
     out_.lag = s_.lag();
@@ -52,7 +53,7 @@ class Preparation {
         timed.instr = &in;
         timed.seconds = seconds(in);
         busy += timed.seconds;
-        if (is_reduction(in.op)) timed.reduction = 3 * in.group + kind_of(in.op);
+        if (const int kind = kind_of(in.op); kind >= 0) timed.reduction = kKinds * in.group + kind;
         if (!is_message(in.op)) continue;
         const bool sends = in.op == Op::SendStart || in.op == Op::SendWait;
         const std::tuple key(sends, in.message, in.stage, in.micro);
@@ -85,10 +86,11 @@ class Preparation {
       reduction.members.erase(repeated.begin(), repeated.end());
       members_.push_back(static_cast<int>(reduction.members.size()) * s_.width);
       const double bytes = entry(costs_.gradient_bytes, s_.groups[g].stage, s_.stages());
-      const double whole =
-          all_reduce_seconds(reduction_link(reduction.members), bytes, members_.back());
-      for (const double share : {1.0, 0.5, 0.5}) {
-        reduction.seconds = share * whole;
+      const LinkCost link = reduction_link(reduction.members);
+      const double whole = all_reduce_seconds(link, bytes, members_.back());
+      const double norm = (members_.back() - 1) * link.latency;  // from holder to holder, in order
+      for (const double seconds : {whole, whole / 2, whole / 2, norm}) {
+        reduction.seconds = seconds;
         out_.reductions.push_back(reduction);
       }
     }
@@ -151,24 +153,24 @@ class Preparation {
     for (auto& [lease, list] : tenants) {
       std::ranges::stable_sort(list, std::greater(),
                                [](const TimedInstr* m) { return m->instr->step; });
-      list.front()->edge_begin = 1;
-      if (list.back()->instr->op == Op::FreeSlot) list.back()->edge_end = -1;
+      const auto first = std::ranges::find_if(
+          list, [](const TimedInstr* m) { return acquires_boundary(m->instr->op); });
+      if (first != list.end()) (*first)->edge_begin = 1;
+      if (releases_boundary(list.back()->instr->op)) list.back()->edge_end = -1;
       count_full_slots(list);
     }
   }
 
-  // A full slot is taken with its first micro-batch and returned with its last; a Forward that will
-  // be made again returns its own at once.
+  // A full slot is taken with its first micro-batch and returned with its last.
   void count_full_slots(const std::vector<TimedInstr*>& list) const {
     int micro_batches = 0;
     for (TimedInstr* timed : list) {
       const Op op = timed->instr->op;
-      if (op == Op::Forward || op == Op::Recompute) {
+      if (acquires_activations(op)) {
         if (micro_batches == 0) timed->full_begin = 1;
         micro_batches += timed->instr->count;
       }
-      if (op == Op::Backward || op == Op::BackwardWeight ||
-          (op == Op::Forward && forwards_return_)) {
+      if (releases_activations(op, kept_)) {
         micro_batches -= timed->instr->count;
         if (micro_batches == 0) timed->full_end = -1;
       }
@@ -178,7 +180,7 @@ class Preparation {
   const Schedule& s_;
   const Costs& costs_;
   const int span_;
-  const bool forwards_return_;  // their full slot at once
+  const bool kept_;  // what forwards store, until backward
   SimulatedPrograms out_;
   std::vector<bool> sharded_;  // per group
   std::vector<int> members_;   // per group, of all replicas

@@ -25,7 +25,7 @@ struct TimedChannel {
   LinkCost cost;
 };
 
-// One per group and kind (sum, scattered sum, gathered weights).
+// One per group and kind (sum, scattered sum, gathered weights, norm).
 struct TimedReduction {
   std::vector<int> members;  // workers of this replica
   double seconds = 0;

@@ -91,6 +91,7 @@ bool Machine::try_step(int w) {
     case Op::RecvWait: wait(w, in); break;
     case Op::AllReduceStart:
     case Op::ReduceScatterStart:
+    case Op::GradNorm:
     case Op::AllGatherStart:
     case Op::StepSyncStart: return try_together(w);
     case Op::AllReduceWait:
@@ -126,6 +127,8 @@ bool Machine::try_together(int w) {
   for (const int other : all) {
     if (in.op == Op::StepSyncStart)
       step_sync_start(other);
+    else if (in.op == Op::GradNorm)
+      grad_norm(other, current(other));
     else if (in.op == Op::AllGatherStart)
       gather_start(other, current(other));
     else
@@ -210,7 +213,8 @@ void Machine::check_end() const {
       const int w = schedule_.placement[at(pipe)][at(s)];
       const MicroState& state = micro(steps_ - 1, s, m);
       const auto missing = [&](const char* what) {
-        lacks(w, concat("stage ", s, " has no ", what, " of micro-batch ", m, " (pipe ", pipe, ")"));
+        lacks(w,
+              concat("stage ", s, " has no ", what, " of micro-batch ", m, " (pipe ", pipe, ")"));
       };
       if (!state.forward) missing("Forward");
       if (!schedule_.forward_only && !state.backward) missing("Backward");

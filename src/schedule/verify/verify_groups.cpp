@@ -68,6 +68,17 @@ void Machine::reduce_wait(int w, const Instr& in) {
   ++state.reduced;
 }
 
+// Each holder of a shard adds to what the one before it has handed on, so all are there at once.
+void Machine::grad_norm(int w, const Instr& in) {
+  GroupState& state = workers_[at(w)].groups[at(in.stage)];
+  if (!state.scatters)
+    fail(w, "stage ", in.stage, " is not sharded: a holder has its norm without the others");
+  if (state.reduced <= step(w))
+    fail(w, "the norm of stage ", in.stage, " is taken before its gradients are reduced");
+  if (state.normed != step(w)) fail(w, "the norm of stage ", in.stage, " is taken a second time");
+  ++state.normed;
+}
+
 void Machine::gather_start(int w, const Instr& in) {
   GroupState& state = workers_[at(w)].groups[at(in.stage)];
   if (!state.scatters) fail(w, "stage ", in.stage, " is not sharded: there is nothing to gather");
@@ -95,6 +106,10 @@ void Machine::step_sync_start(int w) {
     if (barrier() && schedule_.contributions(group) > 1 && state.reduced <= now)
       fail(w, "stage ", group.stage, " has ", schedule_.contributions(group),
            " contributions and is not reduced: its reduction is missing");
+    if (state.scatters && state.normed <= now)
+      fail(w, "stage ", group.stage,
+           " is sharded and its norm is not summed up: its GradNorm is "
+           "missing");
     if (!barrier() && state.updates <= now)
       fail(w, "stage ", group.stage, " has not been updated yet");
   }

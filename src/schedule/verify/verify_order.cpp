@@ -68,7 +68,8 @@ struct GroupPost {
 };
 
 bool is_collective_start(Op op) {
-  return op == Op::AllReduceStart || op == Op::ReduceScatterStart || op == Op::AllGatherStart;
+  return op == Op::AllReduceStart || op == Op::ReduceScatterStart || op == Op::GradNorm ||
+         op == Op::AllGatherStart;
 }
 
 void check_groups(const Schedule& s) {

@@ -36,8 +36,10 @@ void check_sizes(const Schedule& s) {
   const Index lag = s.lag();
   ENSURE(lag <= kMostLag, "schedule: an instruction belongs to a step ", lag,
          " iterations back; at most ", kMostLag);
-  ENSURE(lag == 0 || s.period > 0, "schedule: period is 0, a barrier after every step, but an "
-         "instruction belongs to a step ", lag, " iterations back");
+  ENSURE(lag == 0 || s.period > 0,
+         "schedule: period is 0, a barrier after every step, but an "
+         "instruction belongs to a step ",
+         lag, " iterations back");
   ENSURE((lag + 2) * s.stages() * s.micro_batches <= kMostCells, "schedule: ", s.stages(),
          " stages with ", s.micro_batches, " micro-batches over ", lag,
          " iterations are too many to verify; at most ", kMostCells, " in the product");
@@ -112,6 +114,7 @@ class InstrCheck {
       case Op::AllReduceWait:
       case Op::ReduceScatterStart:
       case Op::ReduceScatterWait:
+      case Op::GradNorm:
       case Op::AllGatherStart:
       case Op::AllGatherWait:
         ensure(in_.group == in_.stage, "its group is not that of the stage, ", in_.stage);

@@ -26,7 +26,9 @@ struct MicroState {
   bool backward_input = false, backward = false, gradient_sent = false;
 };
 
-// A block of micro-batches at one stage of one step: who lives in an edge slot.
+// What a block of micro-batches at one stage of one step holds: an edge slot, and a full slot while
+// some of them need it. When that is, the verifier says itself (verify_rules.cpp), on purpose
+// without the predicates of instr.h: those who share a mistake cannot find it.
 struct Lease {
   int under_way = 0;  // messages started and not waited for
   int live = 0;       // micro-batches that need the full slot
@@ -37,6 +39,7 @@ using TenantKey = std::tuple<int, int, int>;  // step, stage, block
 struct GroupState {
   bool held = false;
   int started = 0, reduced = 0;  // steps whose reduction has started, is over
+  int normed = 0;                // steps whose norm has been summed up along the shards' holders
   int updates = 0;               // done so far: the number of the newest weights
   int gather_started = 0, gathered = 0;
   bool scatters = false;
@@ -70,7 +73,8 @@ class Machine {
   int step(int worker) const { return workers_[at(worker)].iteration + current(worker).step; }
   template <class... Parts>
   [[noreturn]] void fail(int worker, const Parts&... parts) const {
-    const std::string where = lag_ == 0 ? "" : concat("(iteration ", workers_[at(worker)].iteration, ") ");
+    const std::string where =
+        lag_ == 0 ? "" : concat("(iteration ", workers_[at(worker)].iteration, ") ");
     fail_at(schedule_, worker, workers_[at(worker)].next, where + concat(parts...));
   }
 
@@ -108,6 +112,7 @@ class Machine {
   void check_complete(int worker, int stage) const;
   void reduce_start(int worker, const Instr& in);
   void reduce_wait(int worker, const Instr& in);
+  void grad_norm(int worker, const Instr& in);
   void gather_start(int worker, const Instr& in);
   void gather_wait(int worker, const Instr& in);
   void step_sync_start(int worker);
