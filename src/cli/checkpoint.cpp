@@ -77,13 +77,13 @@ void print_info(const Path& path) {
   if (all.size() > 1) {
     std::cout << all.size() << " checkpoints in " << path.string() << ":\n";
     for (const Path& each : all) {
-      std::string verdict = "files present";
+      std::string step_sync = "files present";
       try {
         Checkpoint::open(each);
       } catch (const Error& e) {
-        verdict = std::string("damaged: ") + e.what();
+        step_sync = std::string("damaged: ") + e.what();
       }
-      say("  " + each.filename().string(), verdict);
+      say("  " + each.filename().string(), step_sync);
     }
     std::cout << "the newest:\n";
   }

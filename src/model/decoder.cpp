@@ -52,7 +52,7 @@ void Decoder::append_rows(std::span<const std::int32_t> tokens) {
   nn::Pass pass{.ops = ops_,
                 .mode = nn::Mode::Evaluate,
                 .weights = weights,
-                .slot = {.samples = 1, .T = R},
+                .activations = {.samples = 1, .T = R},
                 .workspace = workspace};
   embedding_.forward(pass, x, ids, R, position_);
   for (std::size_t i = 0; i < blocks_.size(); ++i)

@@ -5,7 +5,7 @@ namespace {
 
 // (R, 3C) as (B, T, 3, C).
 Tensor by_part(const Pass& pass, const Tensor& qkv) {
-  return qkv.reshaped({pass.slot.samples, pass.slot.T, 3, qkv.dim(1) / 3});
+  return qkv.reshaped({pass.activations.samples, pass.activations.T, 3, qkv.dim(1) / 3});
 }
 
 }  // namespace
@@ -19,12 +19,12 @@ Attention::Attention(ParameterLayout& params, const std::string& prefix,
               layer + 1, config.output_deviation),
       dropout_(config.pdrop, layer, DropoutSite::Attention) {}
 
-Attention::Saved Attention::declare_saved(Layout& slot, const std::string& name, Index samples,
-                                          Index T) const {
+Attention::Saved Attention::declare_saved(Layout& activations, const std::string& name,
+                                          Index samples, Index T) const {
   const Index R = samples * T, C = config_.C;
-  return {.qkv = slot.add(name + ".qkv", config_.type, {R, 3 * C}),
-          .heads = slot.add(name + ".heads", config_.type, {R, C}),
-          .lse = slot.add(name + ".lse", DType::F32, {samples, config_.H, T})};
+  return {.qkv = activations.add(name + ".qkv", config_.type, {R, 3 * C}),
+          .heads = activations.add(name + ".heads", config_.type, {R, C}),
+          .lse = activations.add(name + ".lse", DType::F32, {samples, config_.H, T})};
 }
 
 Region Attention::declare_delta(Layout& workspace, Index samples, Index T) const {
@@ -32,27 +32,28 @@ Region Attention::declare_delta(Layout& workspace, Index samples, Index T) const
 }
 
 void Attention::forward(Pass& pass, const Saved& saved, Tensor y, Tensor x) const {
-  const Tensor qkv = pass.slot.rows(saved.qkv), heads = pass.slot.rows(saved.heads);
+  const Tensor qkv = pass.activations.rows(saved.qkv), heads = pass.activations.rows(saved.heads);
   c_attn_.forward(pass, qkv, x);
-  pass.ops.attention_forward(pass.slot.by_sample(heads), pass.slot.per_sample(saved.lse),
-                             by_part(pass, qkv), config_.H, dropout_.mask(pass));
+  pass.ops.attention_forward(pass.activations.by_sample(heads),
+                             pass.activations.per_sample(saved.lse), by_part(pass, qkv), config_.H,
+                             dropout_.mask(pass));
   c_proj_.forward(pass, y, heads);
 }
 
 void Attention::backward_input(Pass& pass, const Saved& saved, Tensor dx, Tensor d_qkv,
                                const Region& delta, Tensor dy) const {
-  const SlotView& slot = pass.slot;
+  const BufferView& activations = pass.activations;
   c_proj_.backward_input(pass, dx, dy);
-  pass.ops.attention_backward(by_part(pass, d_qkv), pass.scratch().per_sample(delta),
-                              pass.slot.by_sample(dx), pass.slot.by_sample(slot.rows(saved.heads)),
-                              slot.per_sample(saved.lse), by_part(pass, slot.rows(saved.qkv)),
-                              config_.H, dropout_.mask(pass));
+  pass.ops.attention_backward(
+      by_part(pass, d_qkv), pass.scratch().per_sample(delta), pass.activations.by_sample(dx),
+      pass.activations.by_sample(activations.rows(saved.heads)), activations.per_sample(saved.lse),
+      by_part(pass, activations.rows(saved.qkv)), config_.H, dropout_.mask(pass));
   c_attn_.backward_input(pass, dx, d_qkv);
 }
 
 void Attention::backward_weight(Pass& pass, const Saved& saved, Tensor d_qkv, Tensor dy,
                                 Tensor x) const {
-  c_proj_.backward_weight(pass, dy, pass.slot.rows(saved.heads));
+  c_proj_.backward_weight(pass, dy, pass.activations.rows(saved.heads));
   c_attn_.backward_weight(pass, d_qkv, x);
 }
 

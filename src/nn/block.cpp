@@ -20,19 +20,19 @@ Block::Block(ParameterLayout& params, const BlockConfig& c, int layer, int order
            layer, order += LayerNorm::kParameters),
       mlp_residual_({c.resid_pdrop, layer, DropoutSite::MlpResidual}) {}
 
-Block::Saved Block::declare_saved(Layout& slot, const std::string& name, Index samples, Index T,
-                                  Recompute recompute) const {
+Block::Saved Block::declare_saved(Layout& activations, const std::string& name, Index samples,
+                                  Index T, Recompute recompute) const {
   const Index R = samples * T;
   const auto rows = [&](const char* what) {
-    return slot.add(name + what, config_.type, {R, config_.C});
+    return activations.add(name + what, config_.type, {R, config_.C});
   };
-  Saved saved{.norm1 = LayerNorm::declare(slot, name + ".norm1", R),
-              .norm2 = LayerNorm::declare(slot, name + ".norm2", R),
+  Saved saved{.norm1 = LayerNorm::declare(activations, name + ".norm1", R),
+              .norm2 = LayerNorm::declare(activations, name + ".norm2", R),
               .ln1 = {},
               .ln2 = {},
-              .attention = attention_.declare_saved(slot, name, samples, T),
+              .attention = attention_.declare_saved(activations, name, samples, T),
               .mid = rows(".mid"),
-              .mlp = mlp_.declare_saved(slot, name, R, recompute)};
+              .mlp = mlp_.declare_saved(activations, name, R, recompute)};
   if (recompute == Recompute::Selective) return saved;
   saved.ln1 = rows(".ln1");
   saved.ln2 = rows(".ln2");
@@ -54,12 +54,12 @@ Block::Stash Block::declare_whole_stash(Layout& workspace, const Scratch& scratc
   return {.d_qkv = d_qkv, .d_attn = branch, .d_fc = scratch.wide, .d_mlp = branch};
 }
 
-Block::Stash Block::declare_split_stash(Layout& slot, const Saved& saved,
+Block::Stash Block::declare_split_stash(Layout& activations, const Saved& saved,
                                         std::optional<Above> above, Index rows,
                                         Recompute recompute) const {
   const Index C = config_.C;
   const auto own = [&](const char* name, Index width) {
-    return slot.add(name, config_.type, {rows, width});
+    return activations.add(name, config_.type, {rows, width});
   };
   const bool reuse = recompute != Recompute::Selective;
   return {.d_qkv = above ? above->qkv : own("d_qkv", 3 * C),
@@ -69,7 +69,7 @@ Block::Stash Block::declare_split_stash(Layout& slot, const Saved& saved,
 }
 
 void Block::forward(Pass& pass, const Memory& m, Tensor x, Tensor y) const {
-  const SlotView& s = pass.slot;
+  const BufferView& s = pass.activations;
   const Tensor ln1 = kept_or_scratch(pass, m.saved.ln1, m.scratch.rows),
                ln2 = kept_or_scratch(pass, m.saved.ln2, m.scratch.rows);
   const Tensor mid = s.rows(m.saved.mid);
@@ -90,8 +90,8 @@ void Block::backward(Pass& pass, const Memory& memory, Part part, Tensor g, Tens
 // In both, `rows` holds the gradient of the norm's output, then the output itself, where it is
 // computed again for the weights behind it.
 void Block::backward_mlp(Pass& pass, const Memory& m, Part part, Tensor g) const {
-  const SlotView& s = pass.slot;
-  const SlotView stash = part == Part::Whole ? pass.scratch() : s;
+  const BufferView& s = pass.activations;
+  const BufferView stash = part == Part::Whole ? pass.scratch() : s;
   const Tensor d_mlp = stash.rows(m.stash.d_mlp), d_fc = stash.rows(m.stash.d_fc);
   const Tensor mean = s.rows(m.saved.norm2.mean), rstd = s.rows(m.saved.norm2.rstd);
   const Tensor mid = s.rows(m.saved.mid);
@@ -109,8 +109,8 @@ void Block::backward_mlp(Pass& pass, const Memory& m, Part part, Tensor g) const
 }
 
 void Block::backward_attention(Pass& pass, const Memory& m, Part part, Tensor g, Tensor x) const {
-  const SlotView& s = pass.slot;
-  const SlotView stash = part == Part::Whole ? pass.scratch() : s;
+  const BufferView& s = pass.activations;
+  const BufferView stash = part == Part::Whole ? pass.scratch() : s;
   const Tensor d_attn = stash.rows(m.stash.d_attn), d_qkv = stash.rows(m.stash.d_qkv);
   const Tensor mean = s.rows(m.saved.norm1.mean), rstd = s.rows(m.saved.norm1.rstd);
   if (part != Part::Weight) {
@@ -138,7 +138,7 @@ Block::DecodeScratch Block::declare_decode(Layout& w, const BlockConfig& config,
 
 void Block::decode(Pass& pass, const DecodeScratch& scratch, Tensor x, Tensor keys, Tensor values,
                    Index first) const {
-  const SlotView work = pass.scratch();
+  const BufferView work = pass.scratch();
   const Tensor norm = work.rows(scratch.norm), branch = work.rows(scratch.branch);
   const Tensor mean = work.rows(scratch.mean), rstd = work.rows(scratch.rstd);
   ln_1_.forward(pass, norm, x, mean, rstd);

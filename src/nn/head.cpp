@@ -25,7 +25,7 @@ Head::Scratch Head::declare_scratch(Layout& workspace, Index rows, DType type) c
 
 void Head::forward(Pass& pass, const Scratch& scratch, Tensor losses, Tensor dy, Tensor y,
                    Tensor targets, float label_smoothing) const {
-  const SlotView work = pass.scratch();
+  const BufferView work = pass.scratch();
   const bool train = pass.mode == Mode::Train;
   const Index R = y.dim(0), chunk = scratch.logits.shape[0];
   const Tensor rows = work.rows(scratch.rows), drows = work.rows(scratch.drows);

@@ -9,10 +9,10 @@ Mlp::Mlp(ParameterLayout& params, const std::string& prefix, const MlpConfig& co
       c_proj_(params, prefix + ".c_proj", 4 * config.C, config.C, order + Linear::kParameters,
               layer + 1, config.output_deviation) {}
 
-Mlp::Saved Mlp::declare_saved(Layout& slot, const std::string& name, Index rows,
+Mlp::Saved Mlp::declare_saved(Layout& activations, const std::string& name, Index rows,
                               Recompute recompute) const {
   const auto wide = [&](const char* what) {
-    return slot.add(name + what, config_.type, {rows, 4 * config_.C});
+    return activations.add(name + what, config_.type, {rows, 4 * config_.C});
   };
   Saved saved{.fc = wide(".fc"), .gelu = {}};
   if (recompute != Recompute::Selective) saved.gelu = wide(".gelu");
@@ -24,7 +24,7 @@ Region Mlp::declare_wide(Layout& workspace, Index rows) const {
 }
 
 void Mlp::forward(Pass& pass, const Saved& saved, const Region& wide, Tensor y, Tensor x) const {
-  const Tensor fc = pass.slot.rows(saved.fc), gelu = kept_or_scratch(pass, saved.gelu, wide);
+  const Tensor fc = pass.activations.rows(saved.fc), gelu = kept_or_scratch(pass, saved.gelu, wide);
   if (!y.empty() || saved.gelu)
     c_fc_.forward_gelu(pass, gelu, fc, x);
   else
@@ -34,7 +34,7 @@ void Mlp::forward(Pass& pass, const Saved& saved, const Region& wide, Tensor y, 
 
 void Mlp::backward_input(Pass& pass, const Saved& saved, const Region& wide, Tensor dx, Tensor d_fc,
                          Tensor dy) const {
-  const Tensor fc = pass.slot.rows(saved.fc);
+  const Tensor fc = pass.activations.rows(saved.fc);
   if (d_fc.raw() == fc.raw()) {  // the fused op may not work in place
     const Tensor d_gelu = pass.scratch().rows(wide);
     c_proj_.backward_input(pass, d_gelu, dy);
@@ -50,7 +50,7 @@ void Mlp::backward_weight(Pass& pass, const Saved& saved, const Region& wide, Te
                           Tensor dy, Tensor x) const {
   c_fc_.backward_weight(pass, d_fc, x);
   const Tensor gelu = kept_or_scratch(pass, saved.gelu, wide);
-  if (!saved.gelu) pass.ops.gelu_forward(gelu, pass.slot.rows(saved.fc));
+  if (!saved.gelu) pass.ops.gelu_forward(gelu, pass.activations.rows(saved.fc));
   c_proj_.backward_weight(pass, dy, gelu);
 }
 

@@ -99,7 +99,7 @@ PageTable paper_table_2(int D, int N) {
                           activations, synchronous});
   }
   table.note =
-      "Ratios are idle units over all units, counted in the timetable; B = F: one slot per "
+      "Ratios are idle units over all units, counted in the timetable; B = F: one buffer per "
       "computation; stale schemes in "
       "steady state.";
   return table;

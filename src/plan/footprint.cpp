@@ -28,8 +28,8 @@ StageBytes stage_bytes(const Shape& shape, int stage, bool split, Index span) {
                               shape.T, split, shape.recompute, shape.type);
   out.parameters = declared.parameters();
   out.samples = shape.samples;
-  out.edge_slot = declared.edge_layout().bytes();
-  out.full_slot = declared.slot_layout().bytes();
+  out.boundary_buffer = declared.boundary_layout().bytes();
+  out.activation_buffer = declared.activation_layout().bytes();
   out.workspace = declared.workspace_layout().bytes();
   return out;
 }
@@ -122,15 +122,17 @@ WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages, const Sc
     const StageBytes& stage = stages.at(static_cast<std::size_t>(group.stage));
     out.held.push_back(held_bytes(stage, group, train, replica, worker, sharded));
     out.reductions = std::max(out.reductions, out.held.back().scratch);
-    out.edge_slot_bytes = std::max(out.edge_slot_bytes, stage.edge_slot);
-    out.full_slot_bytes = std::max(out.full_slot_bytes, stage.full_slot);
+    out.boundary_buffer_bytes = std::max(out.boundary_buffer_bytes, stage.boundary_buffer);
+    out.activation_buffer_bytes = std::max(out.activation_buffer_bytes, stage.activation_buffer);
     out.workspace = std::max(out.workspace, stage.workspace);
   }
   const Index batch = checked_mul(stages.front().samples, Index{train.micro_batches} * train.width);
   out.losses = checked_mul(batch * size_of(DType::F64), train.lag() + 2);
   const auto w = static_cast<std::size_t>(worker);
-  out.edge_slots = pool(train.edge_slots, evaluation ? &evaluation->edge_slots : nullptr, w);
-  out.full_slots = pool(train.slots, evaluation ? &evaluation->slots : nullptr, w);
+  out.boundary_buffers =
+      pool(train.boundary_buffers, evaluation ? &evaluation->boundary_buffers : nullptr, w);
+  out.activation_buffers =
+      pool(train.activation_buffers, evaluation ? &evaluation->activation_buffers : nullptr, w);
   return out;
 }
 
@@ -160,15 +162,17 @@ Index WorkerFootprint::masters() const {
 std::vector<MemoryItem> WorkerFootprint::items() const {
   std::vector<MemoryItem> list = {{"parameters", "weights", weights()}};
   if (masters() > 0) list.push_back({"parameters", "master weights", masters()});
-  list.insert(list.end(), {{"parameters", "gradients", gradients()},
-                           {"parameters", "Adam moments", moments()},
-                           {"slots", concat(full_slots, " full slots of ", full_slot_bytes),
-                            checked_mul(full_slots, full_slot_bytes)},
-                           {"slots", concat(edge_slots, " edge slots of ", edge_slot_bytes),
-                            checked_mul(edge_slots, edge_slot_bytes)},
-                           {"workspace", "layers", workspace},
-                           {"workspace", "reductions", reductions},
-                           {"workspace", "sums per sample", losses}});
+  list.insert(
+      list.end(),
+      {{"parameters", "gradients", gradients()},
+       {"parameters", "Adam moments", moments()},
+       {"buffers", concat(activation_buffers, " activation buffers of ", activation_buffer_bytes),
+        checked_mul(activation_buffers, activation_buffer_bytes)},
+       {"buffers", concat(boundary_buffers, " boundary buffers of ", boundary_buffer_bytes),
+        checked_mul(boundary_buffers, boundary_buffer_bytes)},
+       {"workspace", "layers", workspace},
+       {"workspace", "reductions", reductions},
+       {"workspace", "sums per sample", losses}});
   return list;
 }
 

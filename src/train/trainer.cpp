@@ -84,19 +84,19 @@ void print_plan(const Config& config, const Programs& programs, const std::strin
   std::fflush(stdout);
 }
 
-// What each worker took of what was predicted: slots are the part that the schedule decides.
+// What each worker took of what was predicted: buffers are the part that the schedule decides.
 void print_used(Worker& worker, const Programs& programs, bool lead) {
   Communicator& comm = worker.comm();
   constexpr std::size_t kNumbers = 4;
   std::vector<double> used(kNumbers * static_cast<std::size_t>(comm.size()));
   const auto own = used.begin() + static_cast<std::ptrdiff_t>(kNumbers) * comm.rank();
-  own[0] = static_cast<double>(worker.slots().most_fulls());
-  own[1] = static_cast<double>(worker.footprint().full_slots);
-  own[2] = static_cast<double>(worker.slots().most_edges());
-  own[3] = static_cast<double>(worker.footprint().edge_slots);
-  sum_over_ranks(comm, kStartChannel, used, "the slots of all workers");
+  own[0] = static_cast<double>(worker.buffers().most_activations());
+  own[1] = static_cast<double>(worker.footprint().activation_buffers);
+  own[2] = static_cast<double>(worker.buffers().most_boundary());
+  own[3] = static_cast<double>(worker.footprint().boundary_buffers);
+  sum_over_ranks(comm, kStartChannel, used, "the buffers of all workers");
   if (!lead) return;
-  std::string line = "slots used of predicted, full and edge, by worker:";
+  std::string line = "buffers used of predicted, activation and boundary, by worker:";
   const auto shown = std::min(static_cast<std::size_t>(programs.train.depth), std::size_t{32});
   for (std::size_t w = 0; w < shown; ++w) {
     const double* n = used.data() + kNumbers * w;
@@ -106,7 +106,7 @@ void print_used(Worker& worker, const Programs& programs, bool lead) {
 }
 
 // One worker's run. Every decision is taken alike by all workers: from the configuration, the step,
-// or the verdict.
+// or the step synchronisation.
 class Run {
  public:
   Run(const Config& config, const TrainOptions& options, const RunInputs& inputs,

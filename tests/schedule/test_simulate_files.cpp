@@ -66,19 +66,19 @@ TEST_CASE("a trace has a thread per worker, all its work in microseconds, and re
   const Json trace = parse_json(render_trace(s, simulation), "trace");
   std::map<int, double> work;
   std::set<int> reducing;
-  int slots = 0;
+  int buffers = 0;
   bool named = false;
   for (const Json& event : trace["traceEvents"]) {
     if (event["ph"] == "X" && event["pid"] == 0) work[event["tid"]] += event["dur"].get<double>();
     if (event["ph"] == "X" && event["pid"] == 1) reducing.insert(event["tid"].get<int>());
-    if (event["ph"] == "C") ++slots;
+    if (event["ph"] == "C") ++buffers;
     if (event["ph"] == "X") named = named || event["name"] == "t00 F p0 s0 m0";
   }
   REQUIRE(work.size() == 4);
   for (const auto& [worker, microseconds] : work)
     CHECK(microseconds == Approx(1e6 * simulation.workers[static_cast<std::size_t>(worker)].busy));
   CHECK(reducing.size() == 4);
-  CHECK(slots > 0);
+  CHECK(buffers > 0);
   CHECK(named);
 }
 

@@ -19,11 +19,11 @@ class Attention {
   Attention(ParameterLayout& params, const std::string& prefix, const AttentionConfig& config,
             int layer, int order);
 
-  // From the forward to the backward, in the slot. The T x T matrix is never stored.
+  // From the forward to the backward, in the activation buffer. The T x T matrix is never stored.
   struct Saved {
     Region qkv, heads, lse;  // (R, 3C) (R, C) (samples, H, T)
   };
-  Saved declare_saved(Layout& slot, const std::string& name, Index samples, Index T) const;
+  Saved declare_saved(Layout& activations, const std::string& name, Index samples, Index T) const;
   Region declare_delta(Layout& workspace, Index samples, Index T) const;  // scratch of backward
 
   void forward(Pass& pass, const Saved& saved, Tensor y, Tensor x) const;

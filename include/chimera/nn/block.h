@@ -24,7 +24,7 @@ class Block {
   // position.
   Block(ParameterLayout& params, const BlockConfig& config, int layer, int order);
 
-  // From the forward to the backward, in the slot. R = samples * T.
+  // From the forward to the backward, in the activation buffer. R = samples * T.
   struct Saved {
     LayerNorm::Saved norm1, norm2;   // (R)
     std::optional<Region> ln1, ln2;  // (R, C) outputs of the norms; none under Selective
@@ -32,7 +32,7 @@ class Block {
     Region mid;  // (R, C)
     Mlp::Saved mlp;
   };
-  Saved declare_saved(Layout& slot, const std::string& name, Index samples, Index T,
+  Saved declare_saved(Layout& activations, const std::string& name, Index samples, Index T,
                       Recompute) const;
 
   // Scratch of one call, in the workspace.
@@ -48,14 +48,14 @@ class Block {
   };
   // Of a whole backward, in the workspace: d_qkv and d_fc in `wide`, d_attn and d_mlp in one.
   Stash declare_whole_stash(Layout& workspace, const Scratch&, Index rows) const;
-  // Of a split backward, in the slot: d_qkv in the qkv of the block above, whose input half is
-  // done; unless Selective, which computes outputs again from these very tensors, d_fc in fc,
-  // d_attn in mid, d_mlp in this block's output. The last block of a stage has no block above and
-  // no output in the slot.
+  // Of a split backward, in the activation buffer: d_qkv in the qkv of the block above, whose input
+  // half is done; unless Selective, which computes outputs again from these very tensors, d_fc in
+  // fc, d_attn in mid, d_mlp in this block's output. The last block of a stage has no block above
+  // and no output in the activation buffer.
   struct Above {
     Region qkv, output;
   };
-  Stash declare_split_stash(Layout& slot, const Saved&, std::optional<Above>, Index rows,
+  Stash declare_split_stash(Layout& activations, const Saved&, std::optional<Above>, Index rows,
                             Recompute) const;
 
   struct Memory {
@@ -64,7 +64,8 @@ class Block {
     Scratch scratch;
   };
 
-  // x, y (R, C). An empty y is left out with all that it alone needs: to fill the slot again.
+  // x, y (R, C). An empty y is left out with all that it alone needs: to fill the activation buffer
+  // again.
   void forward(Pass& pass, const Memory& memory, Tensor x, Tensor y) const;
 
   // g (R, C) holds dy and becomes dx. The weight half adds the gradients of the linear layers from
@@ -74,8 +75,8 @@ class Block {
   enum class Part { Whole, Input, Weight };
   void backward(Pass& pass, const Memory& memory, Part part, Tensor g, Tensor x) const;
 
-  // Generation: x (R, C) holds new rows of one sequence at positions first … (pass.slot: one sample
-  // of R tokens) and becomes their output; keys and values (P, C) are this block's cache.
+  // Generation: x (R, C) holds new rows of one sequence at positions first … (pass.activations: one
+  // sample of R tokens) and becomes their output; keys and values (P, C) are this block's cache.
   struct DecodeScratch {
     Region norm, mean, rstd, qkv, branch, fc;  // (R, C) (R) (R) (R, 3C) (R, C) (R, 4C)
   };

@@ -18,15 +18,15 @@ class Mlp {
   Mlp(ParameterLayout& params, const std::string& prefix, const MlpConfig& config, int layer,
       int order);
 
-  // From the forward to the backward, in the slot.
+  // From the forward to the backward, in the activation buffer.
   struct Saved {
     Region fc;                   // (R, 4C) before the GELU
     std::optional<Region> gelu;  // (R, 4C) behind it; none under Selective
   };
-  Saved declare_saved(Layout& slot, const std::string& name, Index rows, Recompute) const;
+  Saved declare_saved(Layout& activations, const std::string& name, Index rows, Recompute) const;
   Region declare_wide(Layout& workspace, Index rows) const;  // (R, 4C), scratch of every call
 
-  // An empty y is left out with all that it alone needs: to fill the slot again.
+  // An empty y is left out with all that it alone needs: to fill the activation buffer again.
   void forward(Pass& pass, const Saved& saved, const Region& wide, Tensor y, Tensor x) const;
   // d_fc (R, 4C) and dx from dy. d_fc may stand in the place of fc, or of wide.
   void backward_input(Pass& pass, const Saved& saved, const Region& wide, Tensor dx, Tensor d_fc,

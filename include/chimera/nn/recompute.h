@@ -1,5 +1,6 @@
 #pragma once
-// Activation recomputation: what the backward finds in the slot, and what is computed again.
+// Activation recomputation: what the backward finds in the activation buffer, and what is computed
+// again.
 #include <optional>
 
 #include "chimera/nn/pass.h"
@@ -10,13 +11,14 @@ namespace chimera::nn {
 enum class Recompute {
   None,
   Selective,  // norms and GELU, which memory traffic bounds, are computed again where needed
-  Full        // the slot is empty between Forward and Stage::recompute
+  Full        // the activation buffer is empty between Forward and Stage::recompute
 };
 
-// An output that the slot keeps, or scratch where it is computed again (kept: nothing).
+// An output that the activation buffer keeps, or scratch where it is computed again (kept:
+// nothing).
 inline Tensor kept_or_scratch(const Pass& pass, const std::optional<Region>& kept,
                               const Region& scratch) {
-  return kept ? pass.slot.rows(*kept) : pass.scratch().rows(scratch);
+  return kept ? pass.activations.rows(*kept) : pass.scratch().rows(scratch);
 }
 
 }  // namespace chimera::nn

@@ -32,8 +32,8 @@ std::vector<Work> in_global_order(const ComputePlan& plan) {
   return all;
 }
 
-// Micro-batches of one slot: as many as the widest computation spans.
-int slot_span(const ComputePlan& plan) {
+// Micro-batches of one buffer: as many as the widest computation spans.
+int block_span(const ComputePlan& plan) {
   int span = 1;
   for (const std::vector<Instr>& list : plan.workers)
     for (const Instr& in : list) span = std::max(span, in.count);
@@ -47,7 +47,7 @@ class Lowering {
       : plan_(plan),
         recompute_(options.recompute && !plan.forward_only),
         S_(plan.stages()),
-        span_(slot_span(plan)),
+        span_(block_span(plan)),
         order_(in_global_order(plan)),
         timeline_(plan, options),
         residents_(plan.placement.size() * at(S_ * blocks())) {
@@ -69,7 +69,7 @@ class Lowering {
   }
 
  private:
-  // One edge slot's worth of micro-batches at one stage.
+  // One boundary buffer's worth of micro-batches at one stage.
   struct Resident {
     int first = 0, size = 0;      // set at stage 0, for all stages of the pipe
     int finished = 0;             // micro-batches through their last computation
@@ -113,7 +113,7 @@ class Lowering {
     const bool first = in.stage == 0, last = in.stage == S_ - 1;
     ENSURE(in.micro >= 0 && in.count >= 1 && in.micro + in.count <= plan_.micro_batches &&
                in.micro / span_ == (in.micro + in.count - 1) / span_,
-           "schedule ", plan_.name, ": ", to_string(in), " crosses slots of ", span_,
+           "schedule ", plan_.name, ": ", to_string(in), " crosses buffers of ", span_,
            " micro-batches");
     Resident& r = resident(in);
     if (in.op == Op::Forward) {
@@ -153,12 +153,12 @@ class Lowering {
                         o.send.micro);
     });
     for (const Outgoing& o : outbox_) {
-      const bool last_of_slot = plan_.forward_only || o.send.message == Message::Gradient;
-      if (last_of_slot)
+      const bool last_of_block = plan_.forward_only || o.send.message == Message::Gradient;
+      if (last_of_block)
         timeline_.last_send(o.worker, o.send);
       else
         timeline_.message(o.worker, o.send);
-      if (!last_of_slot) resident(o.send).sends.push_back(o.send);
+      if (!last_of_block) resident(o.send).sends.push_back(o.send);
       Instr recv = derived(o.send, Op::RecvStart, o.send.tick);
       recv.stage += o.send.message == Message::Activation ? 1 : -1;
       recv.peer = o.worker;

@@ -65,8 +65,8 @@ std::string to_json(const Schedule& s) {
   out["tied"] = s.tied;
   out["forward_only"] = s.forward_only;
   out["period"] = s.period;
-  out["slots"] = s.slots;
-  out["edge_slots"] = s.edge_slots;
+  out["activation_buffers"] = s.activation_buffers;
+  out["boundary_buffers"] = s.boundary_buffers;
   out["versions"] = s.versions;
   out["accumulators"] = s.accumulators;
   out["placement"] = s.placement;
@@ -86,8 +86,8 @@ Schedule from_json(const std::string& text, const std::string& name) {
   const Json json = parse_json(text, name);
   const JsonReader r = open_format(json, name, kFormat);
   r.only({"format", "version", "name", "depth", "micro_batches", "pipeline_pairs", "virtual_stages",
-          "width", "tied", "forward_only", "period", "slots", "edge_slots", "versions",
-          "accumulators", "placement", "groups", "programs"});
+          "width", "tied", "forward_only", "period", "activation_buffers", "boundary_buffers",
+          "versions", "accumulators", "placement", "groups", "programs"});
   Schedule s;
   s.name = r["name"].text();
   s.depth = integer(r["depth"]);
@@ -98,8 +98,8 @@ Schedule from_json(const std::string& text, const std::string& name) {
   s.tied = r["tied"].flag();
   s.forward_only = r["forward_only"].flag();
   s.period = integer(r["period"]);
-  s.slots = integers(r["slots"]);
-  s.edge_slots = integers(r["edge_slots"]);
+  s.activation_buffers = integers(r["activation_buffers"]);
+  s.boundary_buffers = integers(r["boundary_buffers"]);
   s.versions = integers(r["versions"]);
   s.accumulators = integers(r["accumulators"]);
   s.placement = list(r["placement"], integers);

@@ -31,8 +31,8 @@ ComputePlan chimera_direct(int D, int N, int f) {
 namespace {
 
 // Forward doubling (section 3.5, Fig. 7(c)): double units of 2D micro-batches, two in every forward
-// and one in every backward, so both take about as long: on a grid of slots of two forwards, the
-// slot rule with D/2 pairs and D backwards per pipe, a unit every 3D slots; an odd rest of D
+// and one in every backward, so both take about as long: on a grid of buffers of two forwards, the
+// buffer rule with D/2 pairs and D backwards per pipe, a unit every 3D buffers; an odd rest of D
 // micro-batches is one plain unit. The first unit's forwards are issued one by one, since its first
 // stages have nothing else to do: the pipeline fills in half the time (Fig. 7(d)).
 ComputePlan chimera_doubling(int D, int N) {
@@ -48,9 +48,9 @@ ComputePlan chimera_doubling(int D, int N) {
     for (int s = 0; s < D; ++s) {
       for (int unit = 0; unit < doubles; ++unit) {
         for (int pair = 0; pair < D / 2; ++pair) {
-          const int slot = 3 * D * unit + s + 2 * pair, m = micro(unit, pipe, 2 * pair);
-          add(plan, 2 * slot, Op::Forward, pipe, s, m, unit == 0 ? 1 : 2);
-          if (unit == 0) add(plan, 2 * slot + 1, Op::Forward, pipe, s, m + 1);
+          const int buffer = 3 * D * unit + s + 2 * pair, m = micro(unit, pipe, 2 * pair);
+          add(plan, 2 * buffer, Op::Forward, pipe, s, m, unit == 0 ? 1 : 2);
+          if (unit == 0) add(plan, 2 * buffer + 1, Op::Forward, pipe, s, m + 1);
         }
         for (int i = 0; i < D; ++i)
           add(plan, 2 * (3 * D * unit + 2 * D - 1 - s + 2 * i), Op::Backward, pipe, s,
@@ -77,41 +77,41 @@ int nearest_divisor(int n, int f) {
 void check_scaling(const Request& r) {
   if (r.scaling == "direct") return;
   if (r.micro_batches % r.depth != 0)
-    refuse("micro_batches", r.micro_batches, "; scaling ", r.scaling,
-              " needs a multiple of depth ", r.depth, ": use ",
-              nearest_multiple(r.micro_batches, r.depth), ", or scaling direct");
+    refuse("micro_batches", r.micro_batches, "; scaling ", r.scaling, " needs a multiple of depth ",
+           r.depth, ": use ", nearest_multiple(r.micro_batches, r.depth), ", or scaling direct");
   if (r.split_backward)
     refuse("scaling", r.scaling,
-              " and split_backward is true; a split backward fills the "
-              "bubbles that ",
-              r.scaling, " removes: use scaling direct");
+           " and split_backward is true; a split backward fills the "
+           "bubbles that ",
+           r.scaling, " removes: use scaling direct");
   if (r.scaling == "halving" && r.recompute)
-    refuse("scaling", "halving and recompute is full; halving is doubling without recomputation: "
-        "use recompute none, or scaling doubling");
+    refuse("scaling",
+           "halving and recompute is full; halving is doubling without recomputation: "
+           "use recompute none, or scaling doubling");
 }
 
 void check(const Request& r) {
   if (r.depth % 2 != 0) {
     const std::string even = r.depth == 1 ? "2" : concat(r.depth - 1, " or ", r.depth + 1);
     refuse("depth", r.depth,
-              "; chimera needs an even depth, since with an odd one both directions need the same "
-              "worker at the same time: use ",
-              even, ", or schedule ", serial_request().schedule);
+           "; chimera needs an even depth, since with an odd one both directions need the same "
+           "worker at the same time: use ",
+           even, ", or schedule ", serial_request().schedule);
   }
   if (r.pipeline_pairs < 1 || r.depth / 2 % r.pipeline_pairs != 0)
     refuse("pipeline_pairs", r.pipeline_pairs, "; it must divide depth / 2 = ", r.depth / 2,
-              ": use ", nearest_divisor(r.depth / 2, r.pipeline_pairs));
+           ": use ", nearest_divisor(r.depth / 2, r.pipeline_pairs));
   if (r.virtual_stages != 1)
     refuse("virtual_stages", r.virtual_stages,
-              "; chimera has one stage per worker and pipe: use 1, or schedule ",
-              schedules_with(&Traits::takes_virtual_stages));
+           "; chimera has one stage per worker and pipe: use 1, or schedule ",
+           schedules_with(&Traits::takes_virtual_stages));
   check_scaling(r);
   if (r.overlap_steps && !r.split_backward)
     refuse("overlap_steps", "true; steps of chimera overlap with split_backward true alone");
   if (r.overlap_steps && r.zero_stage != 0)
     refuse("zero_stage", r.zero_stage,
-              " and overlap_steps is true; gathering the weights "
-              "would stand in the way of the next step: use one of them");
+           " and overlap_steps is true; gathering the weights "
+           "would stand in the way of the next step: use one of them");
 }
 
 ComputePlan make(const Request& r) {

@@ -9,7 +9,7 @@ namespace chimera::schedule {
 inline constexpr Index kSearchWork = Index{1} << 29;
 
 struct OverlapLimits {
-  int slots = 0;  // 0: none
+  int buffers = 0;  // 0: none
   Index work = kSearchWork;
 };
 

@@ -40,7 +40,7 @@ struct NumberKey {
 };
 constexpr std::array<NumberKey, 3> kNumbers = {{{"message_bytes", &Costs::message_bytes},
                                                 {"contention", &Costs::contention},
-                                                {"verdict", &Costs::verdict}}};
+                                                {"step_sync", &Costs::step_sync}}};
 struct FlagKey {
   const char* key;
   bool Costs::*flag;
@@ -89,7 +89,7 @@ Costs read_costs(const std::string& text, const std::string& name) {
   r.only({}, {"format", "version", "forward", "backward_input", "backward_weight", "recompute",
               "update", "message_bytes", "gradient_bytes", "workers_per_node", "inter_node",
               "intra_node", "reduction_inter_node", "reduction_intra_node", "rendezvous",
-              "blocking_sends", "reductions_inline", "contention", "verdict"});
+              "blocking_sends", "reductions_inline", "contention", "step_sync"});
   Costs costs;
   const auto amounts = [](const JsonReader& value) {
     if (!value.is_list()) return std::vector<double>{value.number()};

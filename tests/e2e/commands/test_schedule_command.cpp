@@ -48,7 +48,7 @@ TEST_CASE("schedule simulate prints makespan, bubbles by cause and memory") {
   CHECK(r.exit_code == 0);
   // 16 of work and bubbles, 3D-5 messages of 1/8, and two reductions of 2 (2-1)/2 / 8 in a row.
   CHECK_THAT(r.out, Catch::Contains("17.125 s per step, bubble ratio 29.9 %; 1 step in 17.125 s"));
-  CHECK_THAT(r.out, Catch::Contains("messages 875 ms, reductions and verdict 250 ms"));
+  CHECK_THAT(r.out, Catch::Contains("messages 875 ms, reductions and step synchronisation 250 ms"));
   CHECK_THAT(r.out, Catch::Contains("P1              12 s          1 s          1 s          2 s"));
   const CommandResult json = schedule("simulate -D 4 -N 4 --backward 3 --format json");
   CHECK(parse_json(json.out, "out")["makespan"] == 4.0 + 6 * 3);
