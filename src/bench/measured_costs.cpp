@@ -16,14 +16,15 @@ constexpr Op kMeasured[] = {Op::Forward,       Op::Recompute,      Op::Backward,
                             Op::BackwardInput, Op::BackwardWeight, Op::Update};
 constexpr std::size_t kOps = std::size(kMeasured);
 
-// Sums and counts by (operation, group), the verdict, then by (rank, group) the mean reduction.
+// Sums and counts by (operation, group), the step synchronisation, then by (rank, group) the mean
+// reduction.
 class Table {
  public:
   Table(std::size_t groups, std::size_t ranks)
       : groups_(groups), values_(2 * (kOps * groups + 1) + ranks * groups) {}
 
   double* sum(std::size_t op, std::size_t group) { return &values_[2 * (op * groups_ + group)]; }
-  double* verdict() { return &values_[2 * kOps * groups_]; }
+  double* step_sync() { return &values_[2 * kOps * groups_]; }
   double& reduction(std::size_t rank, std::size_t group) {
     return values_[2 * (kOps * groups_ + 1) + rank * groups_ + group];
   }
@@ -52,8 +53,8 @@ void fill(Table& table, const std::vector<TraceEvent>& events, std::size_t rank)
       reductions[group].second += 1;
     }
     if (event.background) continue;
-    if (event.instr.op == Op::StepSyncStart) Table::add(table.verdict(), seconds, 1);
-    if (event.instr.op == Op::GradNorm) Table::add(table.verdict(), seconds, 0);  // part of it
+    if (event.instr.op == Op::StepSyncStart) Table::add(table.step_sync(), seconds, 1);
+    if (event.instr.op == Op::GradNorm) Table::add(table.step_sync(), seconds, 0);  // part of it
     for (std::size_t op = 0; op < kOps; ++op)
       if (event.instr.op == kMeasured[op])
         Table::add(table.sum(op, group), seconds,
@@ -93,7 +94,7 @@ schedule::Costs measured_costs(const std::vector<TraceEvent>& events,
   const std::vector<double> whole = means(2, stages);
   for (std::size_t s = 0; s < stages; ++s) costs.backward_input[s] += whole[s];
   costs.update = means(5, groups);
-  costs.verdict = Table::mean(table.verdict());
+  costs.step_sync = Table::mean(table.step_sync());
 
   // As Rabenseifner's cost without latency: 2 (r - 1) / r * seconds_per_byte * bytes.
   costs.reduction_intra_node.seconds_per_byte = costs.reduction_inter_node.seconds_per_byte = 1;

@@ -5,8 +5,8 @@
 #include <iostream>
 
 #include "chimera/plan/footprint.h"
-#include "chimera/setup/memory_check.h"
 #include "chimera/runtime/worker.h"
+#include "chimera/setup/memory_check.h"
 
 namespace chimera::cli {
 namespace {
@@ -26,16 +26,17 @@ void print_memory(const Config& config) {
   const Programs programs = build_programs(config);
   const auto stages = plan::all_stage_bytes(shape_of(config), programs.train);
   std::printf("memory in GiB  %8s %10s %10s %10s %12s %12s %10s %11s %10s\n", "weights", "masters",
-              "gradients", "moments", "edge slots", "full slots", "workspace", "reductions", "all");
+              "gradients", "moments", "boundary", "activations", "workspace", "reductions", "all");
   for (int w = 0; w < programs.train.depth; ++w) {
     const plan::WorkerFootprint f =
         plan::worker_footprint(stages, programs.train, &programs.evaluation, 0, w);
-    std::printf(
-        "  worker %-6d%8s %10s %10s %10s %12s %12s %10s %11s %10s\n", w,
-        in_gib(f.weights()).c_str(), in_gib(f.masters()).c_str(), in_gib(f.gradients()).c_str(),
-        in_gib(f.moments()).c_str(), in_gib(checked_mul(f.edge_slots, f.edge_slot_bytes)).c_str(),
-        in_gib(checked_mul(f.full_slots, f.full_slot_bytes)).c_str(), in_gib(f.workspace).c_str(),
-        in_gib(f.reductions).c_str(), in_gib(f.bytes()).c_str());
+    std::printf("  worker %-6d%8s %10s %10s %10s %12s %12s %10s %11s %10s\n", w,
+                in_gib(f.weights()).c_str(), in_gib(f.masters()).c_str(),
+                in_gib(f.gradients()).c_str(), in_gib(f.moments()).c_str(),
+                in_gib(checked_mul(f.boundary_buffers, f.boundary_buffer_bytes)).c_str(),
+                in_gib(checked_mul(f.activation_buffers, f.activation_buffer_bytes)).c_str(),
+                in_gib(f.workspace).c_str(), in_gib(f.reductions).c_str(),
+                in_gib(f.bytes()).c_str());
   }
   std::fflush(stdout);
 }

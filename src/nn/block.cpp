@@ -7,7 +7,7 @@ std::string prefix_of(int layer) { return "transformer.h." + std::to_string(laye
 
 // Where an output stands that selective recomputation does not keep.
 Tensor kept_or(const Pass& pass, const std::optional<Region>& kept, const Region& scratch) {
-  return kept ? pass.slot.rows(*kept) : pass.scratch().rows(scratch);
+  return kept ? pass.activations.rows(*kept) : pass.scratch().rows(scratch);
 }
 
 }  // namespace
@@ -26,11 +26,12 @@ Block::Block(ParameterLayout& params, const BlockConfig& config, int layer, int 
       mlp_c_proj_(params, prefix_of(layer) + "mlp.c_proj", 4 * config.C, config.C, order + 10,
                   layer + 1, config.residual_deviation) {}
 
-Block::Saved Block::declare_saved(Layout& slot, const std::string& name, const BlockConfig& config,
-                                  Index samples, Index T, Recompute recompute) {
+Block::Saved Block::declare_saved(Layout& activations, const std::string& name,
+                                  const BlockConfig& config, Index samples, Index T,
+                                  Recompute recompute) {
   const Index R = samples * T, C = config.C;
   const auto rows = [&](const char* what, Index width) {
-    return slot.add(name + "." + what, config.type, {R, width});
+    return activations.add(name + "." + what, config.type, {R, width});
   };
   Saved saved{.qkv = rows("qkv", 3 * C),
               .heads = rows("heads", C),
@@ -39,9 +40,9 @@ Block::Saved Block::declare_saved(Layout& slot, const std::string& name, const B
               .ln1 = {},
               .ln2 = {},
               .gelu = {},
-              .norm1 = LayerNorm::declare(slot, name + ".norm1", R),
-              .norm2 = LayerNorm::declare(slot, name + ".norm2", R),
-              .lse = slot.add(name + ".lse", DType::F32, {samples, config.H, T})};
+              .norm1 = LayerNorm::declare(activations, name + ".norm1", R),
+              .norm2 = LayerNorm::declare(activations, name + ".norm2", R),
+              .lse = activations.add(name + ".lse", DType::F32, {samples, config.H, T})};
   if (recompute == Recompute::Selective) return saved;
   saved.ln1 = rows("ln1", C);
   saved.ln2 = rows("ln2", C);
@@ -66,7 +67,7 @@ Block::Stash Block::declare_whole_stash(Layout& workspace, const BlockConfig& co
 }
 
 void Block::forward(Pass& pass, const Memory& m, Tensor x, Tensor y) const {
-  const SlotView& s = pass.slot;
+  const BufferView& s = pass.activations;
   const Index B = s.samples, T = s.T, C = config_.C;
   const Saved& saved = m.saved;
   const Tensor qkv = s.rows(saved.qkv), heads = s.rows(saved.heads), fc = s.rows(saved.fc);
@@ -105,9 +106,9 @@ void Block::backward(Pass& pass, const Memory& memory, Part part, Tensor g, Tens
 // gradient, or the last one, has its place.
 void Block::backward_mlp(Pass& pass, const Memory& m, Part part, Tensor g) const {
   const bool input = part != Part::Weight, weight = part != Part::Input;
-  const SlotView& s = pass.slot;
-  const SlotView work = pass.scratch();
-  const SlotView& stash = part == Part::Whole ? work : s;
+  const BufferView& s = pass.activations;
+  const BufferView work = pass.scratch();
+  const BufferView& stash = part == Part::Whole ? work : s;
   const Index B = s.samples, T = s.T, C = config_.C;
   const Tensor d_mlp = stash.rows(m.stash.d_mlp), d_fc = stash.rows(m.stash.d_fc);
   const Tensor rows = work.rows(m.scratch.rows), wide = work.rows(m.scratch.wide);
@@ -140,9 +141,9 @@ void Block::backward_mlp(Pass& pass, const Memory& m, Part part, Tensor g) const
 
 void Block::backward_attention(Pass& pass, const Memory& m, Part part, Tensor g, Tensor x) const {
   const bool input = part != Part::Weight, weight = part != Part::Input;
-  const SlotView& s = pass.slot;
-  const SlotView work = pass.scratch();
-  const SlotView& stash = part == Part::Whole ? work : s;
+  const BufferView& s = pass.activations;
+  const BufferView work = pass.scratch();
+  const BufferView& stash = part == Part::Whole ? work : s;
   const Index B = s.samples, T = s.T, C = config_.C;
   const Tensor d_attn = stash.rows(m.stash.d_attn), d_qkv = stash.rows(m.stash.d_qkv);
   const Tensor rows = work.rows(m.scratch.rows), heads = s.rows(m.saved.heads);

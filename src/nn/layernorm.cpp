@@ -10,9 +10,9 @@ LayerNorm::LayerNorm(ParameterLayout& params, const std::string& prefix, Index C
                        {.order = order + 1, .depth = depth, .init = Init::Zeros})),
       epsilon_(epsilon) {}
 
-LayerNorm::Saved LayerNorm::declare(Layout& slot, const std::string& name, Index rows) {
-  return {slot.add(name + ".mean", DType::F32, {rows}),
-          slot.add(name + ".rstd", DType::F32, {rows})};
+LayerNorm::Saved LayerNorm::declare(Layout& activations, const std::string& name, Index rows) {
+  return {activations.add(name + ".mean", DType::F32, {rows}),
+          activations.add(name + ".rstd", DType::F32, {rows})};
 }
 
 void LayerNorm::forward(Pass& pass, Tensor y, Tensor x, Tensor mean, Tensor rstd) const {
@@ -28,8 +28,8 @@ void LayerNorm::forward_sum(Pass& pass, Tensor y, Tensor sum, Tensor residual, T
 
 void LayerNorm::backward(Pass& pass, Tensor dx, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
                          Write mode) const {
-  pass.ops.layernorm_backward(dx, pass.gradients.at(gain_), pass.gradients.at(bias_), mean, rstd, dy,
-                              x, pass.weights.at(gain_), mode);
+  pass.ops.layernorm_backward(dx, pass.gradients.at(gain_), pass.gradients.at(bias_), mean, rstd,
+                              dy, x, pass.weights.at(gain_), mode);
 }
 
 }  // namespace chimera::nn

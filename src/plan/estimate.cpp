@@ -49,7 +49,7 @@ const Link& least_reduction_link(const Cluster& c, const Sized& layout) {
   return crosses ? c.reduction_inter_node : faster(c.reduction_intra_node, c.reduction_inter_node);
 }
 
-// Of all that the busiest worker updates after the verdict.
+// Of all that the busiest worker updates after the step synchronisation.
 double update_seconds(const SearchRequest& request, const Sized& layout, Index samples) {
   const double each = request.times(samples).optimizer / static_cast<double>(size_of(DType::F32));
   const bool sharded = layout.least.has(schedule::Op::ReduceScatterStart);

@@ -29,8 +29,8 @@ StageBytes stage_bytes(const Shape& shape, int stage, bool split, Index span) {
                               shape.T, split, shape.recompute, shape.type);
   out.parameters = declared.parameters();
   out.samples = shape.samples;
-  out.edge_slot = declared.edge_layout().bytes();
-  out.full_slot = declared.slot_layout().bytes();
+  out.boundary_buffer = declared.boundary_layout().bytes();
+  out.activation_buffer = declared.activation_layout().bytes();
   out.workspace = declared.workspace_layout().bytes();
   return out;
 }
@@ -74,7 +74,8 @@ std::vector<Index> shard_borders(const nn::ParameterLayout& parameters, Index me
 namespace {
 
 // The largest number of elements that this member adds up: its chunk of a reduction.
-Index chunk_elements(const StageStateBytes& held, const nn::ParameterLayout& parameters, bool sharded) {
+Index chunk_elements(const StageStateBytes& held, const nn::ParameterLayout& parameters,
+                     bool sharded) {
   if (sharded)
     return shard_border(parameters, held.members, held.member + 1) -
            shard_border(parameters, held.members, held.member);
@@ -82,8 +83,8 @@ Index chunk_elements(const StageStateBytes& held, const nn::ParameterLayout& par
   return elements / held.members + (held.member < elements % held.members ? 1 : 0);
 }
 
-StageStateBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule& s, int replica,
-                     int worker, bool sharded) {
+StageStateBytes held_bytes(const StageBytes& stage, const Group& group, const Schedule& s,
+                           int replica, int worker, bool sharded) {
   StageStateBytes held;
   held.stage = group.stage;
   held.copy = stage.parameters.layout.bytes();
@@ -122,15 +123,17 @@ WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages, const Sc
     const StageBytes& stage = stages.at(static_cast<std::size_t>(group.stage));
     out.held.push_back(held_bytes(stage, group, train, replica, worker, sharded));
     out.reductions = std::max(out.reductions, out.held.back().scratch);
-    out.edge_slot_bytes = std::max(out.edge_slot_bytes, stage.edge_slot);
-    out.full_slot_bytes = std::max(out.full_slot_bytes, stage.full_slot);
+    out.boundary_buffer_bytes = std::max(out.boundary_buffer_bytes, stage.boundary_buffer);
+    out.activation_buffer_bytes = std::max(out.activation_buffer_bytes, stage.activation_buffer);
     out.workspace = std::max(out.workspace, stage.workspace);
   }
   const Index batch = checked_mul(stages.front().samples, Index{train.micro_batches} * train.width);
   out.losses = checked_mul(batch * size_of(DType::F64), train.lag() + 2);
   const auto w = static_cast<std::size_t>(worker);
-  out.edge_slots = pool(train.edge_slots, evaluation ? &evaluation->edge_slots : nullptr, w);
-  out.full_slots = pool(train.slots, evaluation ? &evaluation->slots : nullptr, w);
+  out.boundary_buffers =
+      pool(train.boundary_buffers, evaluation ? &evaluation->boundary_buffers : nullptr, w);
+  out.activation_buffers =
+      pool(train.activation_buffers, evaluation ? &evaluation->activation_buffers : nullptr, w);
   return out;
 }
 
@@ -141,7 +144,8 @@ Index WorkerFootprint::weights() const {
 }
 Index WorkerFootprint::gradients() const {
   Index sum = 0;
-  for (const StageStateBytes& h : held) sum += checked_mul(h.copy, h.accumulators * h.gradient_steps);
+  for (const StageStateBytes& h : held)
+    sum += checked_mul(h.copy, h.accumulators * h.gradient_steps);
   return sum;
 }
 Index WorkerFootprint::moments() const {
@@ -159,15 +163,17 @@ Index WorkerFootprint::masters() const {
 std::vector<MemoryItem> WorkerFootprint::items() const {
   std::vector<MemoryItem> list = {{"parameters", "weights", weights()}};
   if (masters() > 0) list.push_back({"parameters", "master weights", masters()});
-  list.insert(list.end(), {{"parameters", "gradients", gradients()},
-                           {"parameters", "Adam moments", moments()},
-                           {"slots", concat(full_slots, " full slots of ", full_slot_bytes),
-                            checked_mul(full_slots, full_slot_bytes)},
-                           {"slots", concat(edge_slots, " edge slots of ", edge_slot_bytes),
-                            checked_mul(edge_slots, edge_slot_bytes)},
-                           {"workspace", "layers", workspace},
-                           {"workspace", "reductions", reductions},
-                           {"workspace", "sums per sample", losses}});
+  list.insert(
+      list.end(),
+      {{"parameters", "gradients", gradients()},
+       {"parameters", "Adam moments", moments()},
+       {"buffers", concat(activation_buffers, " activation buffers of ", activation_buffer_bytes),
+        checked_mul(activation_buffers, activation_buffer_bytes)},
+       {"buffers", concat(boundary_buffers, " boundary buffers of ", boundary_buffer_bytes),
+        checked_mul(boundary_buffers, boundary_buffer_bytes)},
+       {"workspace", "layers", workspace},
+       {"workspace", "reductions", reductions},
+       {"workspace", "sums per sample", losses}});
   return list;
 }
 

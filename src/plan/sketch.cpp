@@ -91,8 +91,9 @@ Schedule sketch(const ComputePlan& plan, const schedule::Request& request) {
       versions = std::max(versions, in.version + 1);
     }
   }
-  s.edge_slots = peak_in_flight(plan);
-  s.slots = request.recompute ? std::vector<int>(s.edge_slots.size(), 1) : s.edge_slots;
+  s.boundary_buffers = peak_in_flight(plan);
+  s.activation_buffers =
+      request.recompute ? std::vector<int>(s.boundary_buffers.size(), 1) : s.boundary_buffers;
   return s;
 }
 

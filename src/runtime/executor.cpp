@@ -121,17 +121,18 @@ void Worker::execute(const Instr& in, Execution& run) {
     case Op::StepSyncStart: return step_sync_start(state_of(run.step(in)));
     case Op::StepSyncWait: return step_sync_wait(run, state_of(run.step(in)));
     case Op::Update: return update(in, run);
-    case Op::FreeSlot: return slots_.leave(lease_of(in, run));
+    case Op::Release: return buffers_.release(lease_of(in, run));
   }
 }
 
-Slots::Lease& Worker::lease_of(const Instr& in, const Execution& run) {
-  return acquires_boundary(in.op) ? slots_.enter(in, run.step(in)) : slots_.find(in, run.step(in));
+BufferPool::Lease& Worker::lease_of(const Instr& in, const Execution& run) {
+  return acquires_boundary(in.op) ? buffers_.acquire(in, run.step(in))
+                                  : buffers_.find(in, run.step(in));
 }
 
 void Worker::compute(const Instr& in, Execution& run) {
-  Slots::Lease& lease = lease_of(in, run);
-  if (acquires_activations(in.op)) slots_.take_full(lease, in.count);
+  BufferPool::Lease& lease = lease_of(in, run);
+  if (acquires_activations(in.op)) buffers_.acquire_activations(lease, in.count);
   if (compute_override_) {
     compute_override_(in);
   } else if (in.op == Op::Forward) {
@@ -145,7 +146,8 @@ void Worker::compute(const Instr& in, Execution& run) {
       if (in.op == Op::BackwardWeight) stage.backward_weight(pass);
     });
   }
-  if (releases_activations(in.op, run.activations_kept)) slots_.give_full(lease, in.count);
+  if (releases_activations(in.op, run.activations_kept))
+    buffers_.release_activations(lease, in.count);
 }
 
 // A computation is a function of the memory that its pass names, unless it draws dropout masks.
@@ -158,8 +160,8 @@ void Worker::replay(const Instr& in, const nn::Pass& pass, const std::function<v
   device().replay(
       {static_cast<std::uint64_t>(in.op), static_cast<std::uint64_t>(in.stage),
        static_cast<std::uint64_t>(in.count), static_cast<std::uint64_t>(pass.mode),
-       bits(pass.edge.memory.base), static_cast<std::uint64_t>(pass.edge.first),
-       bits(pass.slot.memory.base), bits(pass.weights.base), bits(pass.gradients.base),
+       bits(pass.boundary.memory.base), static_cast<std::uint64_t>(pass.boundary.first),
+       bits(pass.activations.memory.base), bits(pass.weights.base), bits(pass.gradients.base),
        bits(pass.tied_weights.base), bits(pass.tied_embedding_gradients.base),
        bits(pass.tied_head_gradients.base), std::bit_cast<std::uint32_t>(pass.loss_scale)},
       body);
@@ -170,10 +172,10 @@ Index Worker::position_of(const Instr& in) const {
   return (replica_ * p.micro_batches + in.micro) * p.micro_batch_size;
 }
 
-nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Lease& lease) {
+nn::Pass Worker::pass_for(const Instr& in, Execution& run, const BufferPool::Lease& lease) {
   const Index B = config_.parallel.micro_batch_size, step = run.step(in);
   const bool train = run.mode == nn::Mode::Train;
-  const Index place = in.micro % slots_.span() * B;
+  const Index place = in.micro % buffers_.span() * B;
   const auto weights = [&](int id) {
     const StageState& held = held_.at(id);
     return held.weights(train ? step - in.version : held.newest());
@@ -186,8 +188,8 @@ nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Lease& l
       .ops = ops(),
       .mode = run.mode,
       .weights = weights(in.stage),
-      .edge = {Flat{lease.edge}, place, B * in.count, T_},
-      .slot = {Flat{lease.full}, place, B * in.count, T_},
+      .boundary = {Flat{lease.boundary}, place, B * in.count, T_},
+      .activations = {Flat{lease.activations}, place, B * in.count, T_},
       .workspace = Flat{workspace_.data()},
       .dropout_seed = static_cast<std::uint64_t>(config_.train.seed),
       .first_sample = (train ? sample_origin_ : 0) + step * config_.batch() + position_of(in),
@@ -207,43 +209,46 @@ nn::Pass Worker::pass_for(const Instr& in, Execution& run, const Slots::Lease& l
 
 void Worker::start_message(const Instr& in, Execution& run) {
   const bool sending = in.op == Op::SendStart;
-  Slots::Lease& lease = lease_of(in, run);
+  BufferPool::Lease& lease = lease_of(in, run);
   const Index B = config_.parallel.micro_batch_size;
-  const nn::SlotView edge{Flat{lease.edge}, in.micro % slots_.span() * B, B * in.count, T_};
+  const nn::BufferView boundary{Flat{lease.boundary}, in.micro % buffers_.span() * B, B * in.count,
+                                T_};
   const model::Stage& stage = stage_of(in);
-  const Tensor what = in.message == Message::Gradient ? stage.gradient(edge)
-                      : sending                       ? stage.output(edge)
-                                                      : stage.input(edge);
+  const Tensor what = in.message == Message::Gradient ? stage.gradient(boundary)
+                      : sending                       ? stage.output(boundary)
+                                                      : stage.input(boundary);
   const int peer = replica_ * programs_.train.depth + in.peer,
             channel = run.channels + in.pipe % kPipeChannels;
-  slots_.request(lease, in, sending) = sending ? tensors_.send_start(peer, channel, bytes_of(what))
-                                               : tensors_.recv_start(peer, channel, bytes_of(what));
+  buffers_.request(lease, in, sending) = sending
+                                             ? tensors_.send_start(peer, channel, bytes_of(what))
+                                             : tensors_.recv_start(peer, channel, bytes_of(what));
 }
 
 void Worker::wait_for_message(const Instr& in, Execution& run) {
-  Slots::Lease& lease = lease_of(in, run);
-  tensors_.wait(std::exchange(slots_.request(lease, in, in.op == Op::SendWait), 0), to_string(in));
+  BufferPool::Lease& lease = lease_of(in, run);
+  tensors_.wait(std::exchange(buffers_.request(lease, in, in.op == Op::SendWait), 0),
+                to_string(in));
 }
 
 void Worker::load_micro(const Instr& in, Execution& run) {
   const double start = now();
-  const Slots::Lease& lease = lease_of(in, run);
+  const BufferPool::Lease& lease = lease_of(in, run);
   const nn::Pass pass = pass_for(in, run, lease);
   const model::Stage& stage = stage_of(in);
-  const Index rows = pass.edge.samples * T_;
+  const Index rows = pass.boundary.samples * T_;
   std::int32_t *inputs = tokens_.data(), *targets = inputs + rows;
-  for (Index b = 0; b < pass.edge.samples; ++b) {
+  for (Index b = 0; b < pass.boundary.samples; ++b) {
     const Index sample = pass.first_sample + b;
     run.samples.read(run.sample_count > 0 ? sample % run.sample_count : sample, inputs + b * T_,
                      targets + b * T_);
   }
   const Index bytes = rows * size_of(DType::I32);
-  device().copy_in(stage.tokens(pass.edge).raw(), inputs, bytes);
-  device().copy_in(stage.targets(pass.edge).raw(), targets, bytes);
+  device().copy_in(stage.tokens(pass.boundary).raw(), inputs, bytes);
+  device().copy_in(stage.targets(pass.boundary).raw(), targets, bytes);
   state_of(run.step(in)).result.data_seconds += now() - start;
 }
 
-void Worker::forward(const Instr& in, Execution& run, Slots::Lease& lease) {
+void Worker::forward(const Instr& in, Execution& run, BufferPool::Lease& lease) {
   const model::Stage& stage = stage_of(in);
   nn::Pass pass = pass_for(in, run, lease);
   replay(in, pass, [&] {
@@ -252,9 +257,9 @@ void Worker::forward(const Instr& in, Execution& run, Slots::Lease& lease) {
                             : 0.0f);
   });
   if (!stage.last()) return;
-  const Index samples = pass.edge.samples;
+  const Index samples = pass.boundary.samples;
   ops().sum_rows(losses_of(state_of(run.step(in))).rows(position_of(in), samples),
-                 stage.losses(pass.edge).reshaped({samples, T_}));
+                 stage.losses(pass.boundary).reshaped({samples, T_}));
 }
 
 Index Worker::train_steps(SampleSource& samples, Index first, Index last, const StepDone& done) {

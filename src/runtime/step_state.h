@@ -22,7 +22,7 @@ struct Worker::StepState {
   Index place = 0;  // of its losses
   StepResult result;
   double clip = 1;
-  StepSync verdict;
+  StepSync sync;
   std::string what;
   Background::Ticket ticket = 0;
 };

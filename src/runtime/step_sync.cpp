@@ -30,7 +30,7 @@ void Worker::begin_step(Index step) {
   state.clip = 1;
   const Tensor losses = losses_of(state);
   device().zero(losses.raw(), losses.bytes());
-  std::ranges::fill(state.verdict.values, 0.0);
+  std::ranges::fill(state.sync.values, 0.0);
 }
 
 // By position in the batch; zero where another worker computes it.
@@ -53,11 +53,11 @@ Worker::StepState& Worker::state_of(Index step) {
 // The squares of one stage: of a sharded one by GradNorm; of others, which need no messages, right
 // before the step's synchronisation, or where no barrier comes before the update, within it.
 void Worker::sum_squares(StageState& held, StepState& state, std::string_view what) {
-  held.sum_squares(ops(), comm_, kNormChannel, state.step, state.verdict.values, what);
+  held.sum_squares(ops(), comm_, kNormChannel, state.step, state.sync.values, what);
 }
 
 void Worker::step_sync_start(StepState& state) {
-  std::vector<double>& values = state.verdict.values;
+  std::vector<double>& values = state.sync.values;
   const std::size_t tensors = parameter_names_.size(),
                     batch = static_cast<std::size_t>(config_.batch());
   if (programs_.train.period == 0)
@@ -66,17 +66,17 @@ void Worker::step_sync_start(StepState& state) {
   read_losses(state, std::span(values).subspan(tensors, batch));
   values[tensors + batch] = stop_requested_() ? 1 : 0;
   values[tensors + batch + 1] = state.result.data_seconds / static_cast<double>(comm_.size());
-  state.what = "the verdict of step ";
+  state.what = "the synchronisation of step ";
   state.what += std::to_string(state.step + 1);
   if (background_)
-    state.ticket = background_->start(state.verdict, state.what);
+    state.ticket = background_->start(state.sync, state.what);
   else
-    state.verdict.run(state.what);
+    state.sync.run(state.what);
 }
 
 void Worker::step_sync_wait(Execution& run, StepState& state) {
   if (background_) run.background = background_->wait(std::exchange(state.ticket, 0));
-  const std::vector<double>& values = state.verdict.values;
+  const std::vector<double>& values = state.sync.values;
   const std::size_t tensors = parameter_names_.size(),
                     batch = static_cast<std::size_t>(config_.batch());
   double squares = 0, loss = 0;
@@ -115,7 +115,7 @@ void Worker::update(const Instr& in, Execution& run) {
 }
 
 void Worker::reject_non_finite(const StepState& state) const {
-  const std::vector<double>& values = state.verdict.values;
+  const std::vector<double>& values = state.sync.values;
   const std::size_t tensors = parameter_names_.size();
   const std::string way_out = concat(
       state.result.loss_scale > 1 ? concat(" at a loss scale of ", state.result.loss_scale,

@@ -36,8 +36,9 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
   workspace_ = Buffer(device(), footprint_.workspace);
   reduction_scratch_ = Buffer(device(), footprint_.reductions);
   losses_ = Buffer(device(), footprint_.losses);
-  slots_ = Slots(device(), footprint_.edge_slots, footprint_.edge_slot_bytes, footprint_.full_slots,
-                 footprint_.full_slot_bytes, plan.span());
+  buffers_ =
+      BufferPool(device(), {footprint_.boundary_buffers, footprint_.boundary_buffer_bytes},
+                 {footprint_.activation_buffers, footprint_.activation_buffer_bytes}, plan.span());
   if (comm.size() > 1) background_.emplace(tensors_.second_endpoint());
   for (const plan::StageStateBytes& bytes : footprint_.held) {
     const Group& group = plan.groups.at(static_cast<std::size_t>(bytes.stage));
@@ -50,11 +51,11 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
   if (shape.type == DType::F16)
     loss_scale_ = optim::LossScale::parse(config.precision.loss_scale).value();
   tokens_.resize(static_cast<std::size_t>(2 * shape.samples * plan.span() * T_));
-  Communicator& verdicts = background_ ? background_->endpoint().host() : comm_;
+  Communicator& sums = background_ ? background_->endpoint().host() : comm_;
   for (int i = 0; i < plan.lag() + 2; ++i) {
-    states_.push_back({.place = i, .verdict = StepSync(verdicts)});
-    states_.back().verdict.values.resize(parameter_names_.size() +
-                                         static_cast<std::size_t>(config.batch()) + 2);
+    states_.push_back({.place = i, .sync = StepSync(sums)});
+    states_.back().sync.values.resize(parameter_names_.size() +
+                                      static_cast<std::size_t>(config.batch()) + 2);
     states_.back().what.reserve(64);
   }
 }

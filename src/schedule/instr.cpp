@@ -38,7 +38,7 @@ constexpr std::array<OpName, 21> kOps = {{
     {Op::StepSyncStart, "StepSyncStart", "StepSyncStart"},
     {Op::StepSyncWait, "StepSyncWait", "StepSyncWait"},
     {Op::Update, "Update", "Update"},
-    {Op::FreeSlot, "FreeSlot", "FreeSlot"},
+    {Op::Release, "Release", "Release"},
 }};
 
 // A field of an instruction: a word that begins with `prefix` and ends with a number. A longer
@@ -124,7 +124,7 @@ bool finishes(Op op, bool forward_only) {
 }
 
 bool acquires_boundary(Op op) { return op == Op::LoadMicro || op == Op::RecvStart; }
-bool releases_boundary(Op op) { return op == Op::FreeSlot; }
+bool releases_boundary(Op op) { return op == Op::Release; }
 bool acquires_activations(Op op) { return op == Op::Forward || op == Op::Recompute; }
 bool releases_activations(Op op, bool kept) {
   return finishes(op, /*forward_only=*/false) || (op == Op::Forward && !kept);

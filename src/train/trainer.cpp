@@ -8,13 +8,13 @@
 
 #include "chimera/base/log.h"
 #include "chimera/base/threads.h"
+#include "chimera/runtime/launch.h"
+#include "chimera/runtime/trace.h"
 #include "chimera/schedule/lower.h"
 #include "chimera/schedule/render.h"
 #include "chimera/train/data_source.h"
 #include "chimera/train/metrics.h"
 #include "chimera/train/sampling.h"
-#include "chimera/runtime/trace.h"
-#include "chimera/runtime/launch.h"
 #include "mfu_peak.h"
 
 namespace chimera::train {
@@ -53,11 +53,13 @@ std::string schedule_summary(const schedule::Schedule& plan) {
 
 void print_plan(const Config& config, const Programs& programs, const std::string& data,
                 Worker& worker, const std::vector<double>& totals) {
-  std::cout << worker.backend().description << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
+  std::cout << worker.backend().description
+            << "model: " << human_count(static_cast<double>(model::parameter_count(config.model)))
             << " parameters, " << config.model.n_layer << " layers, " << config.model.n_embd
             << " wide, vocabulary " << config.model.vocab_size << "; batch " << config.batch()
             << " x " << config.sequence_length() << " tokens"
-            << (config.precision.compute == "fp32" ? "" : ", in " + config.precision.compute) << "\n"
+            << (config.precision.compute == "fp32" ? "" : ", in " + config.precision.compute)
+            << "\n"
             << data << schedule_summary(programs.train) << "memory of worker 0:\n";
   Index total = 0;
   for (const plan::MemoryItem& item : worker.memory()) {
@@ -78,19 +80,19 @@ void print_plan(const Config& config, const Programs& programs, const std::strin
   std::fflush(stdout);
 }
 
-// What each worker took of what was predicted: slots are the part that the schedule decides.
+// What each worker took of what was predicted: buffers are the part that the schedule decides.
 void print_used(Worker& worker, const Programs& programs, bool lead) {
   Communicator& comm = worker.comm();
   constexpr std::size_t kNumbers = 4;
   std::vector<double> used(kNumbers * static_cast<std::size_t>(comm.size()));
   const auto own = used.begin() + static_cast<std::ptrdiff_t>(kNumbers) * comm.rank();
-  own[0] = static_cast<double>(worker.slots().most_fulls());
-  own[1] = static_cast<double>(worker.footprint().full_slots);
-  own[2] = static_cast<double>(worker.slots().most_edges());
-  own[3] = static_cast<double>(worker.footprint().edge_slots);
-  sum_over_ranks(comm, kStartChannel, used, "the slots of all workers");
+  own[0] = static_cast<double>(worker.buffers().most_activations());
+  own[1] = static_cast<double>(worker.footprint().activation_buffers);
+  own[2] = static_cast<double>(worker.buffers().most_boundary());
+  own[3] = static_cast<double>(worker.footprint().boundary_buffers);
+  sum_over_ranks(comm, kStartChannel, used, "the buffers of all workers");
   if (!lead) return;
-  std::string line = "slots used of predicted, full and edge, by worker:";
+  std::string line = "buffers used of predicted, activation and boundary, by worker:";
   const auto shown = std::min(static_cast<std::size_t>(programs.train.depth), std::size_t{32});
   for (std::size_t w = 0; w < shown; ++w) {
     const double* n = used.data() + kNumbers * w;
@@ -100,7 +102,7 @@ void print_used(Worker& worker, const Programs& programs, bool lead) {
 }
 
 // One worker's run. Every decision is taken alike by all workers: from the configuration, the step,
-// or the verdict.
+// or the step synchronisation.
 class Run {
  public:
   Run(const Config& config, const TrainOptions& options, const RunInputs& inputs,

@@ -45,7 +45,7 @@ TEST_CASE("plan --memory: what does not fit comes with the changes that would, a
   const CommandResult r = plan_memory("gpt2-1558m.json", "--memory 40GB");
   INFO(r.out << r.err);
   CHECK(r.exit_code == 1);
-  // 18 bytes per parameter are 26.1 GiB; slots of 16 samples are 37.5, of 4 a quarter.
+  // 18 bytes per parameter are 26.1 GiB; buffers of 16 samples are 37.5, of 4 a quarter.
   CHECK_THAT(
       r.err,
       Contains("does not fit; would fit: parallel.micro_batch_size 4 with micro_batches 256 ("));

@@ -48,7 +48,7 @@ TEST_CASE("schedule simulate prints makespan, bubbles by cause and memory") {
   CHECK(r.exit_code == 0);
   // 16 of work and bubbles, 3D-5 messages of 1/8, and two reductions of 2 (2-1)/2 / 8 in a row.
   CHECK_THAT(r.out, Catch::Contains("17.125 s per step, bubble ratio 29.9 %; 1 step in 17.125 s"));
-  CHECK_THAT(r.out, Catch::Contains("messages 875 ms, reductions and verdict 250 ms"));
+  CHECK_THAT(r.out, Catch::Contains("messages 875 ms, reductions and step synchronisation 250 ms"));
   CHECK_THAT(r.out, Catch::Contains("P1              12 s          1 s          1 s          2 s"));
   const CommandResult json = schedule("simulate -D 4 -N 4 --backward 3 --format json");
   CHECK(parse_json(json.out, "out")["makespan"] == 4.0 + 6 * 3);
@@ -58,7 +58,7 @@ TEST_CASE("schedule simulate reads a costs file, whose numbers options replace")
   TemporaryFolder folder;
   const std::string file = (folder / "c.json").string();
   spit(file,
-       R"({"format": "chimera-costs", "version": 1, "forward": [1, 2], "backward_input": 1})");
+       R"({"format": "chimera-costs", "version": 2, "forward": [1, 2], "backward_input": 1})");
   // Stages of 1 + 3 and 2 + 4 seconds: the second is busy 2 * 6 after 1, and the first's backward.
   const CommandResult r = schedule("simulate -s 1f1b -D 2 -N 2 --costs " + file + " --format json");
   CHECK(r.exit_code == 0);

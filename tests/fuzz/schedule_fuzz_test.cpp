@@ -96,7 +96,7 @@ TEST_CASE("schedule files: numbers and lines changed are refused, or proved and 
         ++refused;
       }
     }
-  // A larger pool of slots, another tick or a swap of what commutes is no damage.
+  // A larger pool of buffers, another tick or a swap of what commutes is no damage.
   CHECK(accepted > 0);
   CHECK(refused > static_cast<int>(files.size()) * rounds / 2);
 }

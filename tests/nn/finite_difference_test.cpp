@@ -41,7 +41,7 @@ double loss_at(const StageCase& c, const Place& place, const std::vector<float>&
   float* w = place.weights(pass).f32();
   for (std::size_t i = 0; i < direction.size(); ++i) w[i] += step * direction[i];
   b.forward(0, kSamples);
-  const Tensor losses = b.stage().losses(b.edge(0, kSamples));
+  const Tensor losses = b.stage().losses(b.boundary(0, kSamples));
   double sum = 0;
   for (Index i = 0; i < losses.size(); ++i) sum += static_cast<double>(losses.f32()[i]);
   return sum * static_cast<double>(pass.loss_scale);

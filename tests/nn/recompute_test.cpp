@@ -9,7 +9,7 @@ using nn::Recompute;
 
 namespace {
 
-// The samples of a slot in two passes of unequal size, as doubling has them: one forward for
+// The samples of a buffer in two passes of unequal size, as doubling has them: one forward for
 // both, or each its own; the weight halves after all input halves.
 std::vector<float> run(const StageCase& c, bool forward_at_once) {
   StageBench b(c);
@@ -19,7 +19,7 @@ std::vector<float> run(const StageCase& c, bool forward_at_once) {
     b.forward(0, 1);
     b.forward(1, 2);
   }
-  b.lose_slot();
+  b.lose_activations();
   b.set_output_gradient();
   if (c.split) {
     b.backward(0, 1, StageBench::kInput);
@@ -63,12 +63,12 @@ TEST_CASE("recompute leaves the edge alone") {
     c.recompute = Recompute::Full;
     StageBench b(c);
     b.forward(0, 3);
-    b.lose_slot();
+    b.lose_activations();
     b.set_output_gradient();
-    const nn::SlotView edge = b.edge(0, 3);
+    const nn::BufferView boundary = b.boundary(0, 3);
     const auto copy = [&] {
       std::vector<float> out;
-      for (const Tensor& t : {b.stage().input(edge), b.stage().gradient(edge)})
+      for (const Tensor& t : {b.stage().input(boundary), b.stage().gradient(boundary)})
         out.insert(out.end(), t.f32(), t.f32() + t.size());
       return out;
     };

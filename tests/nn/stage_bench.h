@@ -1,6 +1,6 @@
 #pragma once
-// One stage with memory of its own: weights as trained, an edge, a slot, accumulators. What a
-// contract calls undefined is filled with NaN, so that whoever reads it spoils the results.
+// One stage with memory of its own: weights as trained, a boundary buffer, a buffer, accumulators.
+// What a contract calls undefined is filled with NaN, so that whoever reads it spoils the results.
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -56,10 +56,10 @@ class StageBench {
         tied_weights_(normal(tied_layout_.layout.bytes(), 2)),
         tied_embedding_(filled(tied_layout_.layout.bytes(), 0)),
         tied_head_(filled(tied_layout_.layout.bytes(), 0)),
-        edge_(filled(stage_.edge_layout().bytes(), kNaN)),
-        slot_(filled(stage_.slot_layout().bytes(), kNaN)),
+        boundary_(filled(stage_.boundary_layout().bytes(), kNaN)),
+        activations_(filled(stage_.activation_layout().bytes(), kNaN)),
         workspace_(filled(stage_.workspace_layout().bytes(), kNaN)) {
-    const nn::SlotView all = edge(0, kSamples);
+    const nn::BufferView all = boundary(0, kSamples);
     for (Index i = 0; i < kSamples * kT; ++i) {
       stage_.tokens(all).i32()[i] = static_cast<std::int32_t>((i * 7) % config_.vocab_size);
       stage_.targets(all).i32()[i] = static_cast<std::int32_t>((i * 11 + 3) % config_.vocab_size);
@@ -69,8 +69,8 @@ class StageBench {
 
   const model::Stage& stage() const { return stage_; }
   const nn::ParameterLayout& tied_parameters() const { return tied_layout_; }
-  nn::SlotView edge(Index first, Index samples) const {
-    return {Flat{edge_.data()}, first, samples, kT};
+  nn::BufferView boundary(Index first, Index samples) const {
+    return {Flat{boundary_.data()}, first, samples, kT};
   }
 
   // Becomes the fp32 of another's numbers.
@@ -81,7 +81,7 @@ class StageBench {
     };
     take(weights_, other.weights_, other.case_.type);
     take(tied_weights_, other.tied_weights_, other.case_.type);
-    const nn::SlotView mine = edge(0, kSamples), theirs = other.edge(0, kSamples);
+    const nn::BufferView mine = boundary(0, kSamples), theirs = other.boundary(0, kSamples);
     if (!stage_.first()) widen(stage_.input(mine).f32(), other.stage_.input(theirs));
   }
 
@@ -94,8 +94,8 @@ class StageBench {
             .tied_weights = Flat{tied_weights_.data(), case_.type},
             .tied_embedding_gradients = Flat{tied_embedding_.data()},
             .tied_head_gradients = Flat{tied_head_.data()},
-            .edge = edge(first, samples),
-            .slot = {Flat{slot_.data()}, first, samples, kT},
+            .boundary = boundary(first, samples),
+            .activations = {Flat{activations_.data()}, first, samples, kT},
             .workspace = Flat{workspace_.data()},
             .dropout_seed = 9,
             .first_sample = 100 + first,
@@ -108,7 +108,7 @@ class StageBench {
   // The gradient that a later stage would send.
   void set_output_gradient() {
     if (stage_.last()) return;  // the head has set it
-    fill(stage_.gradient(edge(0, kSamples)), 0, 1, 6, 6);
+    fill(stage_.gradient(boundary(0, kSamples)), 0, 1, 6, 6);
   }
   // All instructions of a backward; with full recomputation of these samples before it. `halves`:
   // which of a split one.
@@ -124,9 +124,9 @@ class StageBench {
     poison(workspace_);
     if ((halves & kWeight) != 0) stage_.backward_weight(p);
   }
-  // Between the forward and the backward a slot belongs to others under full recomputation.
-  void lose_slot() {
-    if (case_.recompute == nn::Recompute::Full) poison(slot_);
+  // Between the forward and the backward a buffer belongs to others under full recomputation.
+  void lose_activations() {
+    if (case_.recompute == nn::Recompute::Full) poison(activations_);
   }
 
   // Everything that leaves the stage: losses, gradients of the weights and of the stage's input.
@@ -138,8 +138,8 @@ class StageBench {
     };
     for (const Buffer* b : {&gradients_, &tied_embedding_, &tied_head_})
       append(Tensor(b->data(), DType::F32, {b->bytes() / 4}));
-    if (!stage_.first()) append(stage_.gradient(edge(0, kSamples)));
-    if (stage_.last()) append(stage_.losses(edge(0, kSamples)));
+    if (!stage_.first()) append(stage_.gradient(boundary(0, kSamples)));
+    if (stage_.last()) append(stage_.losses(boundary(0, kSamples)));
     return out;
   }
 
@@ -171,7 +171,8 @@ class StageBench {
   std::unique_ptr<Ops> ops_ = make_half_ops(make_cpu_ops());
   nn::ParameterLayout tied_layout_;
   model::Stage stage_;
-  Buffer weights_, gradients_, tied_weights_, tied_embedding_, tied_head_, edge_, slot_, workspace_;
+  Buffer weights_, gradients_, tied_weights_, tied_embedding_, tied_head_, boundary_, activations_,
+      workspace_;
 };
 
 }  // namespace chimera

@@ -1,4 +1,4 @@
-// A stage on its own: slots that span several samples, the backward in two halves, its memory.
+// A stage on its own: buffers that span several samples, the backward in two halves, its memory.
 #include <cmath>
 
 #include "stage_bench.h"
@@ -96,22 +96,22 @@ TEST_CASE("memory of a micro-batch on a stage, in multiples of R C") {
   const Index samples = 2, T = 16, L = 3, R = samples * T;
   model::ModelConfig m = StageBench::config(true);
   m.n_embd = 16, m.n_positions = T;
-  const auto slot = [&](bool split, Recompute recompute) {
+  const auto activations = [&](bool split, Recompute recompute) {
     const model::Stage stage(m, {L, 1}, 0, samples, T, split, recompute);
-    const Index floats = stage.slot_layout().bytes() / 4 - L * (4 * R + R * m.n_head);
+    const Index floats = stage.activation_layout().bytes() / 4 - L * (4 * R + R * m.n_head);
     CHECK(floats % (R * m.n_embd) == 0);
     return floats / (R * m.n_embd);
   };
-  CHECK(slot(false, Recompute::None) == 16 * L - 1);
-  CHECK(slot(false, Recompute::Selective) == 10 * L - 1);
-  CHECK(slot(false, Recompute::Full) == 16 * L - 1);
-  CHECK(slot(true, Recompute::None) == 16 * L + 3);
-  CHECK(slot(true, Recompute::Selective) == 16 * L + 2);
-  CHECK(slot(true, Recompute::Full) == 16 * L + 3);
+  CHECK(activations(false, Recompute::None) == 16 * L - 1);
+  CHECK(activations(false, Recompute::Selective) == 10 * L - 1);
+  CHECK(activations(false, Recompute::Full) == 16 * L - 1);
+  CHECK(activations(true, Recompute::None) == 16 * L + 3);
+  CHECK(activations(true, Recompute::Selective) == 16 * L + 2);
+  CHECK(activations(true, Recompute::Full) == 16 * L + 3);
   for (const Recompute r : {Recompute::None, Recompute::Selective, Recompute::Full})
     for (const bool split : {false, true}) {
       const model::Stage stage(m, {L, 1}, 0, samples, T, split, r);
-      CHECK(stage.edge_layout().bytes() == 4 * (2 * R * m.n_embd + 3 * R));
+      CHECK(stage.boundary_layout().bytes() == 4 * (2 * R * m.n_embd + 3 * R));
       CHECK(stage.workspace_layout().bytes() ==
             4 * ((split ? 5 : 6) * R * m.n_embd + R * m.n_head));
     }

@@ -1,4 +1,4 @@
-// What is predicted is what is allocated and used: to the byte, and to the slot.
+// What is predicted is what is allocated and used: to the byte, and to the activation buffer.
 #include <atomic>
 
 #include "support/golden.h"
@@ -31,7 +31,7 @@ class CountingDevice final : public Device {
 };
 
 struct Seen {
-  std::vector<Index> bytes, predicted, fulls, edges, versions;
+  std::vector<Index> bytes, predicted, activations, boundaries, versions;
 };
 
 Seen observe(const GoldenModel& model, const Config& config) {
@@ -39,19 +39,20 @@ Seen observe(const GoldenModel& model, const Config& config) {
   const std::vector<plan::WorkerFootprint> expected = footprints(config, programs);
   Seen seen;
   const auto n = static_cast<std::size_t>(config.workers());
-  for (auto* list : {&seen.bytes, &seen.predicted, &seen.fulls, &seen.edges, &seen.versions})
+  for (auto* list :
+       {&seen.bytes, &seen.predicted, &seen.activations, &seen.boundaries, &seen.versions})
     list->resize(n);
   run_local(static_cast<int>(n), 60, 1, [&](Communicator& comm) {
     const auto rank = static_cast<std::size_t>(comm.rank());
     GoldenSamples samples(model);
     Backend backend = host_backend();
     backend.device = std::make_unique<CountingDevice>(seen.bytes[rank]);
-    Worker worker(config, programs, comm, [] { return false; }, std::move(backend));
-    worker.train_steps(samples, 0, model.steps(),
-                       [](Index, const StepResult&) { return false; });
+    Worker worker(
+        config, programs, comm, [] { return false; }, std::move(backend));
+    worker.train_steps(samples, 0, model.steps(), [](Index, const StepResult&) { return false; });
     seen.predicted[rank] = expected[rank].bytes();
-    seen.fulls[rank] = worker.slots().most_fulls();
-    seen.edges[rank] = worker.slots().most_edges();
+    seen.activations[rank] = worker.buffers().most_activations();
+    seen.boundaries[rank] = worker.buffers().most_boundary();
     for (const auto& [id, held] : worker.held())
       seen.versions[rank] = std::max(seen.versions[rank], held.versions());
     ENSURE(worker.footprint().bytes() == expected[rank].bytes(), "two footprints");
@@ -59,17 +60,20 @@ Seen observe(const GoldenModel& model, const Config& config) {
   for (std::size_t w = 0; w < n; ++w) {
     INFO("worker " << w);
     CHECK(seen.bytes[w] == seen.predicted[w]);
-    CHECK(seen.fulls[w] == programs.train.slots[w % programs.train.slots.size()]);
-    CHECK(seen.edges[w] == programs.train.edge_slots[w % programs.train.slots.size()]);
+    CHECK(seen.activations[w] ==
+          programs.train.activation_buffers[w % programs.train.activation_buffers.size()]);
+    CHECK(seen.boundaries[w] ==
+          programs.train.boundary_buffers[w % programs.train.activation_buffers.size()]);
   }
   return seen;
 }
 
 }  // namespace
 
-// Peaks by the paper's Table 2, counted by the running program: a full slot lives from a forward to
-// its backward.
-TEST_CASE("memory: slots and versions of the running program are Table 2's, bytes the footprint's") {
+// Peaks by the paper's Table 2, counted by the running program: an activation buffer lives from a
+// forward to its backward.
+TEST_CASE(
+    "memory: buffers and versions of the running program are Table 2's, bytes the footprint's") {
   const GoldenModel model("untied");
   const Index D = 4, N = model.batch();
   const auto config = [&](const std::string& schedule, Index micro_batches) {
@@ -78,15 +82,15 @@ TEST_CASE("memory: slots and versions of the running program are Table 2's, byte
     return c;
   };
   REQUIRE(N >= 4);
-  CHECK(observe(model, config("gpipe", N)).fulls == std::vector<Index>(4, N));
-  CHECK(observe(model, config("1f1b", N)).fulls == std::vector<Index>{4, 3, 2, 1});
-  CHECK(observe(model, config("gems", N)).fulls == std::vector<Index>(4, 1));
-  CHECK(observe(model, config("chimera", 4)).fulls == std::vector<Index>{3, 4, 4, 3});
+  CHECK(observe(model, config("gpipe", N)).activations == std::vector<Index>(4, N));
+  CHECK(observe(model, config("1f1b", N)).activations == std::vector<Index>{4, 3, 2, 1});
+  CHECK(observe(model, config("gems", N)).activations == std::vector<Index>(4, 1));
+  CHECK(observe(model, config("chimera", 4)).activations == std::vector<Index>{3, 4, 4, 3});
   const Seen two = observe(model, config("pipedream-2bw", N));
-  CHECK(two.fulls == std::vector<Index>{4, 3, 2, 1});
+  CHECK(two.activations == std::vector<Index>{4, 3, 2, 1});
   CHECK(two.versions == std::vector<Index>(4, 2));
   const Seen stashing = observe(model, config("pipedream", 1));
-  CHECK(stashing.fulls == std::vector<Index>{4, 3, 2, 1});
+  CHECK(stashing.activations == std::vector<Index>{4, 3, 2, 1});
   CHECK(stashing.versions == std::vector<Index>{4, 3, 2, 1});
 }
 

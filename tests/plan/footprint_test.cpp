@@ -41,10 +41,10 @@ TEST_CASE("footprint: one worker, untied: weights, gradients and moments are the
   CHECK(item(f, "gradients") == 4 * parameters);
   CHECK(item(f, "Adam moments") == 8 * parameters);
   CHECK(item(f, "reductions") == 0);  // one contribution: nothing to add up
-  CHECK(f.full_slots == 1);
-  CHECK(f.full_slot_bytes > 0);
-  CHECK(f.bytes() == 16 * parameters + f.full_slot_bytes * f.full_slots +
-                         f.edge_slot_bytes * f.edge_slots + f.workspace + f.losses);
+  CHECK(f.activation_buffers == 1);
+  CHECK(f.activation_buffer_bytes > 0);
+  CHECK(f.bytes() == 16 * parameters + f.activation_buffer_bytes * f.activation_buffers +
+                         f.boundary_buffer_bytes * f.boundary_buffers + f.workspace + f.losses);
 }
 
 // Weights of two bytes per version, and once the fp32 that they round.
@@ -69,12 +69,13 @@ TEST_CASE("footprint: in 16 bits weights, activations and messages halve; the ma
       CHECK(item(narrow, "master weights") == item(wide, "Adam moments") / 2);
       for (const char* kept : {"gradients", "Adam moments", "reductions"})
         CHECK(item(narrow, kept) == item(wide, kept));
-      // Of a slot all but the statistics (four of norms, one per head and row) halve; of an edge
-      // all but ids and losses.
+      // Of a buffer all but the statistics (four of norms, one per head and row) halve; of a
+      // boundary buffer all but ids and losses.
       const Index R = 2 * 16, H = 2;
-      CHECK(narrow.full_slot_bytes - 4 * (4 + H) * R ==
-            (wide.full_slot_bytes - 4 * (4 + H) * R) / 2);
-      CHECK(narrow.edge_slot_bytes - 4 * 3 * R == (wide.edge_slot_bytes - 4 * 3 * R) / 2);
+      CHECK(narrow.activation_buffer_bytes - 4 * (4 + H) * R ==
+            (wide.activation_buffer_bytes - 4 * (4 + H) * R) / 2);
+      CHECK(narrow.boundary_buffer_bytes - 4 * 3 * R ==
+            (wide.boundary_buffer_bytes - 4 * 3 * R) / 2);
       CHECK(message_bytes(shape) == wide_message / 2);
     }
 }
@@ -97,13 +98,14 @@ TEST_CASE("footprint: Chimera, tied: end workers hold both ends and four uses of
   // Middle workers hold more in flight (the paper: D/2 + 1 at the ends, D in the middle) and no
   // end.
   const WorkerFootprint middle = worker_footprint(stages, s, nullptr, 0, 1);
-  CHECK(f.full_slots == 3);
-  CHECK(middle.full_slots == 4);
+  CHECK(f.activation_buffers == 3);
+  CHECK(middle.activation_buffers == 4);
   CHECK(item(middle, "weights") == 4 * 2 * kBlock);
 }
 
 TEST_CASE(
-    "footprint: recomputation keeps edges and one full slot; a second version doubles weights") {
+    "footprint: recomputation keeps edges and one activation buffer; a second version doubles "
+    "weights") {
   Shape shape{small_model(false), {1, 1, 1, 1}, 1, 16};
   schedule::Request r{.schedule = "1f1b", .depth = 4, .micro_batches = 8};
   const schedule::Schedule whole = built(r, false);
@@ -114,9 +116,9 @@ TEST_CASE(
   shape.recompute = nn::Recompute::Full;
   const WorkerFootprint made =
       worker_footprint(all_stage_bytes(shape, again), again, nullptr, 0, 0);
-  CHECK(kept.full_slots == 4);  // 1F1B's first worker: D in flight
-  CHECK(made.full_slots == 1);
-  CHECK(made.edge_slots >= 4);
+  CHECK(kept.activation_buffers == 4);  // 1F1B's first worker: D in flight
+  CHECK(made.activation_buffers == 1);
+  CHECK(made.boundary_buffers >= 4);
   CHECK(made.bytes() < kept.bytes());
   shape.recompute = nn::Recompute::None;
   const schedule::Schedule stale =

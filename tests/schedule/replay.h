@@ -15,7 +15,7 @@ struct Replay {
   std::vector<std::string> faults;  // empty: every rule is kept
   double makespan = 0;              // of all steps
   double per_step = 0;              // from step to step, over half the steps, without the last
-  int slots = 0;                    // most micro-batches between forward and last gradient
+  int buffers = 0;                  // most micro-batches between forward and last gradient
 };
 
 class Player {
@@ -169,9 +169,10 @@ class Player {
     const int half = steps_ / 2;
     if (half > 0) out_.per_step = (step_end_[steps_ - 2] - step_end_[steps_ - 2 - half]) / half;
     for (auto& [worker, events] : alive_) {
-      std::ranges::sort(events);  // at one time slots become free first
+      std::ranges::sort(events);  // at one time buffers become free first
       int now = 0;
-      for (const auto& [time, change] : events) out_.slots = std::max(out_.slots, now += change);
+      for (const auto& [time, change] : events)
+        out_.buffers = std::max(out_.buffers, now += change);
     }
   }
 

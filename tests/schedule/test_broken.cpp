@@ -1,4 +1,4 @@
-// Damage to computations, messages and slots of one step (rules of verify_order.cpp,
+// Damage to computations, messages and buffers of one step (rules of verify_order.cpp,
 // verify_rules.cpp and the ends of verify.cpp).
 #include "broken.h"
 
@@ -90,25 +90,25 @@ TEST_CASE("broken: a missing forward, backward or load") {
   refused(good(), [](Schedule& s) { erase(s, 2, "B p0 s2 m0"); },
           {"worker 2, body[", "SendStart p0 s2 m0 gradient", "has not had its Backward"});
   refused(good(), [](Schedule& s) { erase(s, 0, "B p0 s0 m1"); },
-          {"worker 0, body[", "FreeSlot p0 s0 m1", "micro-batch 1 still needs its Backward"});
+          {"worker 0, body[", "Release p0 s0 m1", "micro-batch 1 still needs its Backward"});
   refused(serial(2), [](Schedule& s) { erase(s, 0, "LoadMicro p0 s0 m0"); },
-          {"worker 0, body[0] 't00 F p0 s0 m0'", "these micro-batches have no slot"});
+          {"worker 0, body[0] 't00 F p0 s0 m0'", "these micro-batches have no buffer"});
   refused(good(), [](Schedule& s) { erase(s, 3, "LoadMicro p0 s3 m0"); },
           {"worker 3, body[", "F p0 s3 m0", "the targets of micro-batch 0 have not been loaded"});
   refused(serial(2),
           [](Schedule& s) {
-            for (const char* text : {"B p0 s0 m1", "FreeSlot p0 s0 m1", "Update s0"})
+            for (const char* text : {"B p0 s0 m1", "Release p0 s0 m1", "Update s0"})
               erase(s, 0, text);
           },
           {"worker 0, end of body: stage 0 has no Backward of micro-batch 1 (pipe 0)"});
   refused(build_evaluation(good(), 4),
           [](Schedule& s) {
-            for (const char* text : {"F p0 s3 m2", "FreeSlot p0 s3 m2"}) erase(s, 3, text);
+            for (const char* text : {"F p0 s3 m2", "Release p0 s3 m2"}) erase(s, 3, text);
           },
           {"worker 3, end of body: stage 3 has no Forward of micro-batch 2 (pipe 0)"});
   refused(build_evaluation(serial(2), 2),
           [](Schedule& s) {
-            for (const char* text : {"F", "LoadMicro", "FreeSlot"})
+            for (const char* text : {"F", "LoadMicro", "Release"})
               erase(s, 0, std::string(text) + " p0 s0 m1");
           },
           {"micro-batch 1 is never run"});
@@ -120,7 +120,7 @@ TEST_CASE("broken: half of a block is loaded") {
           {"worker 0, body[", "F p0 s0 m1", "micro-batch 1 has not been loaded"});
   refused(
       serial(3), [](Schedule& s) { find(s, 0, "LoadMicro p0 s0 m1").count = 2; },
-      {"worker 0, body[", "LoadMicro p0 s0 m1 x2", "crosses the border between two slots of 2"});
+      {"worker 0, body[", "LoadMicro p0 s0 m1 x2", "crosses the border between two buffers of 2"});
 }
 
 TEST_CASE("broken: a load twice, or where nobody reads data") {
@@ -153,17 +153,18 @@ TEST_CASE("broken: something is under way at the end") {
   refused(build_evaluation(good(), 4),
           [](Schedule& s) {
             erase(s, 0, "SendWait p0 s0 m2 activation");
-            erase(s, 0, "FreeSlot p0 s0 m2");
+            erase(s, 0, "Release p0 s0 m2");
           },
           {"worker 0, end of body: 't", "SendStart p0 s0 m2 activation w1' has no wait",
            "something is left live"});
 }
 
 TEST_CASE("broken: a pool is too small") {
-  refused(good(), [](Schedule& s) { s.slots[1] = 3; },
-          {"worker 1, body[", "F p1 s2 m3", "it needs slot 4, beyond the worker's pool of 3"});
-  refused(good(), [](Schedule& s) { s.edge_slots[0] = 3; },
-          {"worker 0, body[", "it needs edge slot 4, beyond the worker's pool of 3"});
+  refused(good(), [](Schedule& s) { s.activation_buffers[1] = 3; },
+          {"worker 1, body[", "F p1 s2 m3",
+           "it needs activation buffer 4, beyond the worker's pool of 3"});
+  refused(good(), [](Schedule& s) { s.boundary_buffers[0] = 3; },
+          {"worker 0, body[", "it needs boundary buffer 4, beyond the worker's pool of 3"});
 }
 
 TEST_CASE("broken: a gradient over an activation that is still being sent") {
@@ -176,31 +177,30 @@ TEST_CASE("broken: a gradient over an activation that is still being sent") {
            "the activation of the same micro-batch is still being sent (SendWait missing)"});
 }
 
-TEST_CASE("broken: a slot is never freed, freed twice, in part, or while in use") {
-  refused(good(), [](Schedule& s) { erase(s, 0, "FreeSlot p0 s0 m1"); },
-          {"worker 0, end of body: the slot of stage 0, micro-batch 1, is never freed"});
-  refused(good(), [](Schedule& s) { twice(s, 0, "FreeSlot p0 s0 m1"); },
-          {"worker 0, body[", "FreeSlot p0 s0 m1", "these micro-batches have no slot"});
-  refused(good(), [](Schedule& s) { move_before(s, 0, "FreeSlot p0 s0 m0", "B p0 s0 m0"); },
-          {"worker 0, body[", "FreeSlot p0 s0 m0", "micro-batch 0 still needs its Backward"});
-  refused(
-      good(),
-      [](Schedule& s) { move_before(s, 0, "FreeSlot p1 s3 m2", "SendStart p1 s3 m2 gradient"); },
-      {"worker 0, body[", "FreeSlot p1 s3 m2", "micro-batch 2 has not been sent"});
+TEST_CASE("broken: a buffer is never released, released twice, in part, or while in use") {
+  refused(good(), [](Schedule& s) { erase(s, 0, "Release p0 s0 m1"); },
+          {"worker 0, end of body: the buffer of stage 0, micro-batch 1, is never released"});
+  refused(good(), [](Schedule& s) { twice(s, 0, "Release p0 s0 m1"); },
+          {"worker 0, body[", "Release p0 s0 m1", "these micro-batches have no buffer"});
+  refused(good(), [](Schedule& s) { move_before(s, 0, "Release p0 s0 m0", "B p0 s0 m0"); },
+          {"worker 0, body[", "Release p0 s0 m0", "micro-batch 0 still needs its Backward"});
   refused(good(),
-          [](Schedule& s) { move_before(s, 0, "FreeSlot p1 s3 m2", "SendWait p1 s3 m2 gradient"); },
-          {"worker 0, body[", "FreeSlot p1 s3 m2", "(SendWait missing)"});
+          [](Schedule& s) { move_before(s, 0, "Release p1 s3 m2", "SendStart p1 s3 m2 gradient"); },
+          {"worker 0, body[", "Release p1 s3 m2", "micro-batch 2 has not been sent"});
+  refused(good(),
+          [](Schedule& s) { move_before(s, 0, "Release p1 s3 m2", "SendWait p1 s3 m2 gradient"); },
+          {"worker 0, body[", "Release p1 s3 m2", "(SendWait missing)"});
   refused(build_schedule({.depth = 4, .micro_batches = 16, .scaling = "doubling"}),
-          [](Schedule& s) { find(s, 0, "FreeSlot p0 s0 m0 x2").count = 1; },
-          {"worker 0, body[", "FreeSlot p0 s0 m0",
-           "a slot is freed as a whole: its micro-batches are 2 from 0 on"});
+          [](Schedule& s) { find(s, 0, "Release p0 s0 m0 x2").count = 1; },
+          {"worker 0, body[", "Release p0 s0 m0",
+           "a buffer is released as a whole: its micro-batches are 2 from 0 on"});
   const Schedule evaluation = build_evaluation(good(), 4);
-  refused(evaluation, [](Schedule& s) { move_before(s, 0, "FreeSlot p0 s0 m0", "F p0 s0 m0"); },
-          {"FreeSlot p0 s0 m0", "micro-batch 0 still needs its Forward"});
+  refused(evaluation, [](Schedule& s) { move_before(s, 0, "Release p0 s0 m0", "F p0 s0 m0"); },
+          {"Release p0 s0 m0", "micro-batch 0 still needs its Forward"});
   refused(
       evaluation,
-      [](Schedule& s) { move_before(s, 0, "FreeSlot p0 s0 m0", "SendStart p0 s0 m0 activation"); },
-      {"FreeSlot p0 s0 m0", "micro-batch 0 has not been sent"});
+      [](Schedule& s) { move_before(s, 0, "Release p0 s0 m0", "SendStart p0 s0 m0 activation"); },
+      {"Release p0 s0 m0", "micro-batch 0 has not been sent"});
 }
 
 TEST_CASE("broken: backwards of a (pipe, stage) out of order") {
@@ -208,7 +208,7 @@ TEST_CASE("broken: backwards of a (pipe, stage) out of order") {
   refused(serial(3),
           [](Schedule& s) {
             swap(s, 0, "B p0 s0 m0", "B p0 s0 m1");
-            swap(s, 0, "FreeSlot p0 s0 m0", "FreeSlot p0 s0 m1");
+            swap(s, 0, "Release p0 s0 m0", "Release p0 s0 m1");
           },
           {"worker 0, body[8] ", "B p0 s0 m0",
            "must be added in ascending micro-batch order, and micro-batch 1 was before"});
@@ -269,8 +269,8 @@ TEST_CASE("broken: halves of a backward in the wrong order, missing or double") 
           {"worker 1, body[", "Bi p0 s1 m0", "a second Backward of micro-batch 0"});
   refused(split(), [](Schedule& s) { twice(s, 1, "Bw p0 s1 m0"); },
           {"worker 1, body[", "Bw p0 s1 m0", "a second Backward of micro-batch 0"});
-  refused(split(), [](Schedule& s) { erase(s, 1, "Bw p0 s1 m0"), s.slots[1] = 2; },
-          {"worker 1, body[", "FreeSlot p0 s1 m0", "micro-batch 0 still needs its Backward"});
+  refused(split(), [](Schedule& s) { erase(s, 1, "Bw p0 s1 m0"), s.activation_buffers[1] = 2; },
+          {"worker 1, body[", "Release p0 s1 m0", "micro-batch 0 still needs its Backward"});
 }
 
 TEST_CASE("broken: a recomputation too early, too late, twice or missing") {
@@ -286,7 +286,8 @@ TEST_CASE("broken: a recomputation too early, too late, twice or missing") {
           {"worker 1, body[", "B p0 s1 m0", "micro-batch 0 has had no Recompute"});
   // Every activation made again before its turn: the pool of one is too small.
   refused(s, [](Schedule& b) { move_before(b, 0, "R p0 s0 m1", "R p0 s0 m0"); },
-          {"worker 0, body[", "R p0 s0 m0", "it needs slot 2, beyond the worker's pool of 1"});
+          {"worker 0, body[", "R p0 s0 m0",
+           "it needs activation buffer 2, beyond the worker's pool of 1"});
 }
 
 TEST_CASE("every single instruction is needed, once") {

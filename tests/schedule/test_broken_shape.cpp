@@ -24,10 +24,12 @@ TEST_CASE("broken: sizes out of range, by name") {
   sized(&Schedule::width, 0, "width is 0");
   sized(&Schedule::period, -1, "period is -1");
   sized(&Schedule::pipeline_pairs, 2, "pipeline_pairs is 2 but placement has 2 pipes");
-  refused(good(), [](Schedule& s) { s.slots.pop_back(); }, {"slots has 3 entries for 4 workers"});
-  refused(good(), [](Schedule& s) { s.edge_slots.push_back(1); },
-          {"edge_slots has 5 entries for 4 workers"});
-  refused(good(), [](Schedule& s) { s.slots[2] = -1; }, {"worker 2 has -1 slots"});
+  refused(good(), [](Schedule& s) { s.activation_buffers.pop_back(); },
+          {"activation_buffers has 3 entries for 4 workers"});
+  refused(good(), [](Schedule& s) { s.boundary_buffers.push_back(1); },
+          {"boundary_buffers has 5 entries for 4 workers"});
+  refused(good(), [](Schedule& s) { s.activation_buffers[2] = -1; },
+          {"worker 2 has -1 activation buffers"});
   refused(good(), [](Schedule& s) { s.versions.pop_back(); },
           {"versions has 4 entries for 5 groups"});
   refused(good(), [](Schedule& s) { s.versions[3] = 0; }, {"versions of group 3 is 0"});
@@ -97,7 +99,7 @@ TEST_CASE("broken: neighbouring stages on one worker") {
             s.placement = {{0, 0}};
             s.groups[1].holders[0].worker = 0;
             for (const Instr& in : body(s, 1)) body(s, 0).push_back(in);
-            body(s, 1).clear(), s.slots[1] = s.edge_slots[1] = 0;
+            body(s, 1).clear(), s.activation_buffers[1] = s.boundary_buffers[1] = 0;
             for (Instr& in : body(s, 0))
               if (in.peer >= 0) in.peer = 0;
           },

@@ -1,5 +1,5 @@
 // Damage to what holds steps together: weight versions, accumulators, reductions, gathering, the
-// verdict and updates (rules of verify_groups.cpp and the order in groups).
+// step synchronisation and updates (rules of verify_groups.cpp and the order in groups).
 #include "broken.h"
 
 namespace chimera::schedule::broken {
@@ -59,7 +59,7 @@ TEST_CASE("broken: a forward of the next step before its update") {
   refused(pipedream(2), [](Schedule& s) { move_before(s, 1, "Update s1", "SendWait"); },
           {"worker 1, body[", "(iteration 1) it needs the weights of stage 1 after 1 updates; 0"});
   refused(pipedream(1), [](Schedule& s) { swap(s, 0, "F p0 s0 m0", "Update s0"); },
-          {"worker 0, body[0]", "these micro-batches have no slot"});
+          {"worker 0, body[0]", "these micro-batches have no buffer"});
   refused(pipedream(1), [](Schedule& s) { move_before(s, 0, "Update s0", "B p0 s0 m0"); },
           {"worker 0, body[1] 't00 F p0 s0 m0': (iteration 1) it needs the weights of stage 0 "
            "after 1 updates; 0 have been done"});
@@ -70,7 +70,7 @@ TEST_CASE("broken: too few accumulators") {
   refused(two_versions(2, 2, 1, true), [](Schedule& s) { s.accumulators[2] = 1; },
           {"worker 1, body[", "F p0 s1 m0 v1",
            "it adds to gradients of stage 2 that still belong to step 0: its Update comes first"});
-  refused(two_versions(1, 2), [](Schedule& s) { move_before(s, 0, "Update s0", "FreeSlot"); },
+  refused(two_versions(1, 2), [](Schedule& s) { move_before(s, 0, "Update s0", "Release"); },
           {"worker 0, body[", "F p0 s0 m0 v1",
            "it adds to gradients of stage 0 that still belong to step 0: its Update comes first"});
 }
@@ -87,11 +87,12 @@ TEST_CASE("broken: an update before all gradients") {
        "the gradients of stage 0 are not complete: stage 0 has had no Backward of micro-batch 0"});
 }
 
-TEST_CASE("broken: an update before the verdict, before the reduction, twice, or missing") {
+TEST_CASE(
+    "broken: an update before the step synchronisation, before the reduction, twice, or missing") {
   refused(good(), [](Schedule& s) { move_before(s, 2, "Update s1", "StepSyncWait"); },
-          {"worker 2, body[", "Update s1", "an Update before the verdict of the step"});
+          {"worker 2, body[", "Update s1", "an Update before the step synchronisation"});
   refused(good(), [](Schedule& s) { erase(s, 1, "StepSyncWait"); },
-          {"worker 1, body[", "Update s1", "an Update before the verdict of the step"});
+          {"worker 1, body[", "Update s1", "an Update before the step synchronisation"});
   refused(two_versions(2, 2, 2), [](Schedule& s) { swap(s, 1, "Update s1", "AllReduceWait s1"); },
           {"worker 1, body[", "Update s1", "stage 1 is updated before its gradients are reduced"});
   refused(good(), [](Schedule& s) { append(s, 2, "Update s2"); },
@@ -254,7 +255,7 @@ TEST_CASE("broken: norms of shards too early, twice, missing, in unequal order, 
           {"worker 1, body[", "GradNorm s1 g2", "its group is not that of the stage, 1"});
 }
 
-TEST_CASE("broken: a verdict too early, twice, without an answer, or not the end") {
+TEST_CASE("broken: a step synchronisation too early, twice, without an answer, or not the end") {
   refused(pipedream(2),
           [](Schedule& s) {
             for (int w = 0; w < 2; ++w) ++find(s, w, "StepSyncStart").step;
@@ -264,20 +265,20 @@ TEST_CASE("broken: a verdict too early, twice, without an answer, or not the end
           [](Schedule& s) {
             for (int w = 0; w < 2; ++w) twice(s, w, "StepSyncStart");
           },
-          {"worker 0, body[", "StepSyncStart", "a second verdict of the step"});
+          {"worker 0, body[", "StepSyncStart", "a second step synchronisation"});
   refused(good(), [](Schedule& s) { swap(s, 1, "StepSyncStart", "StepSyncWait"); },
-          {"worker 1, body[", "StepSyncWait", "no verdict is under way"});
+          {"worker 1, body[", "StepSyncWait", "no step synchronisation is under way"});
   refused(good(), [](Schedule& s) { twice(s, 1, "StepSyncWait"); },
-          {"worker 1, body[", "no verdict is under way"});
+          {"worker 1, body[", "no step synchronisation is under way"});
   refused(pipedream(2), [](Schedule& s) { erase(s, 1, "StepSyncWait"); },
           {"worker 1, end of body: there is no StepSyncWait"});
   refused(good(), [](Schedule& s) { move_before(s, 0, "StepSyncStart", "AllReduceStart s4"); },
           {"deadlock under blocking rendezvous", "StepSyncStart' waits for worker 3", "a circle"});
   refused(good(),
           [](Schedule& s) {
-            for (int w = 0; w < 4; ++w) move_before(s, w, "FreeSlot", "StepSyncWait");
+            for (int w = 0; w < 4; ++w) move_before(s, w, "Release", "StepSyncWait");
           },
-          {"only updates may follow the verdict of a step"});
+          {"only updates may follow the step synchronisation"});
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST_CASE("an instruction reads back as it prints, whatever its fields") {
   };
   for (int i = 0; i < 2000; ++i) {
     Instr in;
-    in.op = static_cast<Op>(pick(0, static_cast<int>(Op::FreeSlot)));
+    in.op = static_cast<Op>(pick(0, static_cast<int>(Op::Release)));
     for (int Instr::*field : {&Instr::tick, &Instr::count}) in.*field = pick(0, 200);
     for (int Instr::*field : {&Instr::pipe, &Instr::stage, &Instr::micro, &Instr::step,
                               &Instr::version, &Instr::peer, &Instr::group})
@@ -72,7 +72,7 @@ TEST_CASE("a damaged file is refused by key") {
   refused("[1]", "is not a schedule file");
   refused("{", "x.json");
   refused(replaced(good, "chimera-schedule", "other"), "is not a schedule file");
-  refused(replaced(good, "\"version\": 2", "\"version\": 1"), "schedule.version is 1");
+  refused(replaced(good, "\"version\": 3", "\"version\": 2"), "schedule.version is 2");
   refused(replaced(good, "\"depth\": 2,", ""), "schedule.depth is missing");
   refused(replaced(good, "\"depth\": 2", "\"deep\": 2"), "schedule.deep is not a key");
   refused(replaced(good, "\"depth\": 2", "\"depth\": 2.5"), "schedule.depth is not a whole number");
@@ -82,7 +82,7 @@ TEST_CASE("a damaged file is refused by key") {
   refused(replaced(good, "\"tied\": false", "\"tied\": 0"),
           "schedule.tied is neither true nor false");
   refused(replaced(good, "\"period\": 0,", ""), "schedule.period is missing");
-  refused(replaced(good, "\"edge_slots\"", "\"edges\""), "schedule.edges is not a key");
+  refused(replaced(good, "\"boundary_buffers\"", "\"edges\""), "schedule.edges is not a key");
   refused(replaced(good, "t00 F p0", "t00 G p0"), "schedule.programs[0][1]: instruction 't00 G p0");
   refused(replaced(good, "\"use\": 0", "\"use\": \"a\""), "schedule.groups[0].holders[0].use");
 }
@@ -101,7 +101,8 @@ TEST_CASE("sizes in a file are checked before memory is taken for them") {
   for (const int value : {-2'000'000'000, -1, 2'000'000'000}) refused(&Schedule::period, value);
   Schedule s;
   for (std::vector<int> Schedule::*list :
-       {&Schedule::slots, &Schedule::edge_slots, &Schedule::versions, &Schedule::accumulators})
+       {&Schedule::activation_buffers, &Schedule::boundary_buffers, &Schedule::versions,
+        &Schedule::accumulators})
     for (const int value : {-2'000'000'000, -1, 2'000'000'000}) {
       s = good;
       (s.*list)[0] = value;

@@ -20,12 +20,14 @@ Numbers in_flight(const Request& request) {
   for (const WorkerReport& w : verify(build_schedule(request)).workers) out.push_back(w.in_flight);
   return out;
 }
-Numbers slots(const Request& request) { return build_schedule(request).slots; }
+Numbers activation_buffers(const Request& request) {
+  return build_schedule(request).activation_buffers;
+}
 
 // The weights on a worker, in copies of one stage.
 Numbers weights(const Request& request) {
   const Schedule s = build_schedule(request);
-  Numbers out(s.slots.size());
+  Numbers out(s.activation_buffers.size());
   for (const Group& group : s.groups)
     for (const Holder& h : group.holders)
       out[static_cast<std::size_t>(h.worker)] += s.versions[static_cast<std::size_t>(group.stage)];
@@ -63,9 +65,9 @@ TEST_CASE("Table 2: micro-batches in flight, and weights, of the synchronous sch
       };
       Numbers dapple = falling(D);
       for (int& each : dapple) each = std::min(each, N);
-      CHECK(slots(named("1f1b")) == dapple);
-      CHECK(slots(named("gpipe")) == repeated(D, N));
-      CHECK(slots(named("gems")) == repeated(D, 1));
+      CHECK(activation_buffers(named("1f1b")) == dapple);
+      CHECK(activation_buffers(named("gpipe")) == repeated(D, N));
+      CHECK(activation_buffers(named("gems")) == repeated(D, 1));
       CHECK(weights(named("1f1b")) == repeated(D, 1));
       CHECK(weights(named("gpipe")) == repeated(D, 1));
       CHECK(weights(named("gems")) == repeated(D, 2));
@@ -75,7 +77,7 @@ TEST_CASE("Table 2: micro-batches in flight, and weights, of the synchronous sch
       CAPTURE(D, K);
       Numbers expected;  // D/2+1 at the ends to D in the middle, whatever K
       for (int w = 0; w < D; ++w) expected.push_back(D / 2 + 1 + std::min(w, D - 1 - w));
-      CHECK(slots({.depth = D, .micro_batches = K * D}) == expected);
+      CHECK(activation_buffers({.depth = D, .micro_batches = K * D}) == expected);
       CHECK(weights({.depth = D, .micro_batches = K * D}) == repeated(D, 2));
     }
 }
@@ -84,7 +86,7 @@ TEST_CASE("Table 3: [D - D/(2f) + 1, D] micro-batches in flight and 2f copies of
   for (const auto& [D, f] : {std::pair{8, 2}, {8, 4}, {16, 2}, {16, 4}, {12, 3}}) {
     CAPTURE(D, f);
     const Request request{.depth = D, .micro_batches = D, .pipeline_pairs = f};
-    const auto [least, most] = std::ranges::minmax(slots(request));
+    const auto [least, most] = std::ranges::minmax(activation_buffers(request));
     CHECK(least == D - D / (2 * f) + 1);
     CHECK(most == D);
     CHECK(weights(request) == repeated(D, 2 * f));
@@ -95,12 +97,12 @@ TEST_CASE("Table 2: pipedream keeps as many versions as micro-batches in flight,
   for (int D = 1; D <= 12; ++D) {
     CAPTURE(D);
     const Request pipedream{.schedule = "pipedream", .depth = D, .micro_batches = 1};
-    CHECK(slots(pipedream) == falling(D));
+    CHECK(activation_buffers(pipedream) == falling(D));
     CHECK(weights(pipedream) == falling(D));
     for (const int N : {D, D + 1, 3 * D}) {
       CAPTURE(N);
       const Request twice{.schedule = "pipedream-2bw", .depth = D, .micro_batches = N};
-      CHECK(slots(twice) == falling(D));
+      CHECK(activation_buffers(twice) == falling(D));
       CHECK(weights(twice) == repeated(D, 2));
     }
   }
@@ -307,7 +309,8 @@ TEST_CASE("combinations that no schedule can run are refused with one that can")
   refused({.schedule = "1f1b", .virtual_stages = 2}, "use 1, or schedule interleaved");
 }
 
-TEST_CASE("evaluation runs every micro-batch once on every stage, with two edge slots at most") {
+TEST_CASE(
+    "evaluation runs every micro-batch once on every stage, with two boundary buffers at most") {
   for (const Request& request :
        {Request{.depth = 4, .micro_batches = 4},
         Request{.depth = 8, .micro_batches = 5, .pipeline_pairs = 2},
@@ -328,10 +331,10 @@ TEST_CASE("evaluation runs every micro-batch once on every stage, with two edge 
       CHECK(others == 0);
       CHECK(s.period == 0);
       CHECK(s.placement == training.placement);
-      for (std::size_t w = 0; w < s.slots.size(); ++w) {
+      for (std::size_t w = 0; w < s.activation_buffers.size(); ++w) {
         CAPTURE(w);
-        CHECK(s.slots[w] <= 1);       // a forward gives back what backward would need
-        CHECK(s.edge_slots[w] <= 3);  // received, computed, sent
+        CHECK(s.activation_buffers[w] <= 1);  // a forward gives back what backward would need
+        CHECK(s.boundary_buffers[w] <= 3);    // received, computed, sent
       }
     }
   }

@@ -33,13 +33,13 @@ Lines lines_from(const Schedule& s, int worker, const std::string& first) {
   return {begin, all.end()};
 }
 
-TEST_CASE("serial training is load, forward, backward per micro-batch in one slot") {
+TEST_CASE("serial training is load, forward, backward per micro-batch in one buffer") {
   const Schedule s = build_schedule({.schedule = "1f1b", .depth = 1, .micro_batches = 2});
-  CHECK(s.slots == Numbers{1});
-  CHECK(s.edge_slots == Numbers{1});
+  CHECK(s.activation_buffers == Numbers{1});
+  CHECK(s.boundary_buffers == Numbers{1});
   CHECK(lines(s, 0) == Lines{"t00 LoadMicro p0 s0 m0", "t00 F p0 s0 m0", "t01 B p0 s0 m0",
-                             "t01 FreeSlot p0 s0 m0", "t02 LoadMicro p0 s0 m1", "t02 F p0 s0 m1",
-                             "t03 B p0 s0 m1", "t03 FreeSlot p0 s0 m1", "t04 StepSyncStart",
+                             "t01 Release p0 s0 m0", "t02 LoadMicro p0 s0 m1", "t02 F p0 s0 m1",
+                             "t03 B p0 s0 m1", "t03 Release p0 s0 m1", "t04 StepSyncStart",
                              "t04 StepSyncWait", "t05 Update s0"});
 }
 
@@ -59,12 +59,12 @@ TEST_CASE("a chimera worker of depth 2, line by line") {
                              "t02 SendStart p1 s1 m1 gradient w1",
                              "t03 RecvWait p0 s0 m0 gradient w1",
                              "t03 B p0 s0 m0",
-                             "t03 FreeSlot p0 s0 m0",
+                             "t03 Release p0 s0 m0",
                              "t03 AllReduceStart s1 g1",
                              "t03 AllReduceStart s0 g0",
                              "t03 AllReduceStart s2 g2",
                              "t03 SendWait p1 s1 m1 gradient w1",
-                             "t03 FreeSlot p1 s1 m1",
+                             "t03 Release p1 s1 m1",
                              "t03 AllReduceWait s1 g1",
                              "t03 AllReduceWait s0 g0",
                              "t03 AllReduceWait s2 g2",
@@ -79,23 +79,23 @@ TEST_CASE("pipedream of depth 2, line by line") {
   const Schedule s = build_schedule({.schedule = "pipedream", .depth = 2, .micro_batches = 1});
   CHECK(s.period == 2);
   CHECK(s.versions == Numbers{2, 1});
-  CHECK(s.slots == Numbers{2, 1});
+  CHECK(s.activation_buffers == Numbers{2, 1});
   // A forward goes out in every iteration, then the gradient of the one before comes back; the
-  // verdict is a report that has an iteration per pipeline's length to arrive. Stage 0
+  // step synchronisation is a report that has an iteration per pipeline's length to arrive. Stage 0
   // forwards step k on the weights that step k - 2 made, and its backward uses the same.
   CHECK(lines(s, 0) == Lines{"t00 Update s0 step-2", "t00 LoadMicro p0 s0 m0", "t00 F p0 s0 m0 v1",
                              "t00 SendStart p0 s0 m0 activation w1",
                              "t00 SendWait p0 s0 m0 step-1 activation w1",
                              "t00 RecvStart p0 s0 m0 step-1 gradient w1",
                              "t01 RecvWait p0 s0 m0 step-1 gradient w1", "t01 B p0 s0 m0 step-1 v1",
-                             "t01 FreeSlot p0 s0 m0 step-1", "t01 StepSyncStart step-2",
+                             "t01 Release p0 s0 m0 step-1", "t01 StepSyncStart step-2",
                              "t01 StepSyncWait step-4"});
   // The last stage updates between a backward and the next forward: no lag.
   CHECK(lines(s, 1) == Lines{"t00 B p0 s1 m0 step-1", "t00 RecvStart p0 s1 m0 activation w0",
                              "t00 SendStart p0 s1 m0 step-1 gradient w0", "t01 Update s1 step-1",
                              "t01 LoadMicro p0 s1 m0", "t01 RecvWait p0 s1 m0 activation w0",
                              "t01 F p0 s1 m0", "t01 SendWait p0 s1 m0 step-1 gradient w0",
-                             "t01 FreeSlot p0 s1 m0 step-1", "t01 StepSyncStart step-2",
+                             "t01 Release p0 s1 m0 step-1", "t01 StepSyncStart step-2",
                              "t01 StepSyncWait step-4"});
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("pipedream-2bw of depth 2 with two replicas, line by line") {
                              "t00 RecvStart p0 s0 m1 step-1 gradient w1",
                              "t01 RecvWait p0 s0 m1 step-1 gradient w1",
                              "t01 B p0 s0 m1 step-1 v1",
-                             "t01 FreeSlot p0 s0 m1 step-1",
+                             "t01 Release p0 s0 m1 step-1",
                              "t01 AllReduceStart s0 step-1 g0",
                              "t02 LoadMicro p0 s0 m1",
                              "t02 F p0 s0 m1 v1",
@@ -125,7 +125,7 @@ TEST_CASE("pipedream-2bw of depth 2 with two replicas, line by line") {
                              "t03 Update s0 step-1",
                              "t03 RecvWait p0 s0 m0 gradient w1",
                              "t03 B p0 s0 m0 v1",
-                             "t03 FreeSlot p0 s0 m0",
+                             "t03 Release p0 s0 m0",
                              "t03 StepSyncStart step-1",
                              "t03 StepSyncWait step-2"});
 }
@@ -136,9 +136,9 @@ TEST_CASE("recomputation stands between the gradient's RecvStart and its RecvWai
   CHECK(lines_from(s, 0, "t02 RecvStart p0 s0 m0 gradient w1") ==
         Lines{"t02 RecvStart p0 s0 m0 gradient w1", "t02 SendStart p0 s0 m1 activation w1",
               "t03 R p0 s0 m0", "t03 RecvWait p0 s0 m0 gradient w1", "t03 B p0 s0 m0",
-              "t03 FreeSlot p0 s0 m0", "t04 SendWait p0 s0 m1 activation w1",
+              "t03 Release p0 s0 m0", "t04 SendWait p0 s0 m1 activation w1",
               "t04 RecvStart p0 s0 m1 gradient w1", "t05 R p0 s0 m1",
-              "t05 RecvWait p0 s0 m1 gradient w1", "t05 B p0 s0 m1", "t05 FreeSlot p0 s0 m1",
+              "t05 RecvWait p0 s0 m1 gradient w1", "t05 B p0 s0 m1", "t05 Release p0 s0 m1",
               "t06 StepSyncStart", "t06 StepSyncWait", "t07 Update s0"});
   // It uses the version of its forward and its backward.
   const Schedule stale =
@@ -162,13 +162,13 @@ TEST_CASE("every backward is recomputed once, in whatever unit it comes") {
         CHECK(both[i].micro == both[i + 1].micro);
         CHECK(both[i].count == both[i + 1].count);
       }
-      // A forward gives its full slot back at once; a whole backward needs one at a time.
-      if (!request.split_backward) CHECK(s.slots[static_cast<std::size_t>(w)] == 1);
+      // A forward gives its activation buffer back at once; a whole backward needs one at a time.
+      if (!request.split_backward) CHECK(s.activation_buffers[static_cast<std::size_t>(w)] == 1);
     }
   }
 }
 
-TEST_CASE("sharded optimizers: scatter, norms, verdict, update, gather") {
+TEST_CASE("sharded optimizers: scatter, norms, step synchronisation, update, gather") {
   const Schedule s =
       build_schedule({.depth = 2, .micro_batches = 2, .width = 2, .tied = true, .zero_stage = 1});
   CHECK(lines_from(s, 0, "t03 ReduceScatterStart s1 g1") ==
@@ -176,7 +176,7 @@ TEST_CASE("sharded optimizers: scatter, norms, verdict, update, gather") {
               "t03 ReduceScatterStart s0 g0",
               "t03 ReduceScatterStart s2 g2",
               "t03 SendWait p1 s1 m1 gradient w1",
-              "t03 FreeSlot p1 s1 m1",
+              "t03 Release p1 s1 m1",
               "t03 ReduceScatterWait s1 g1",
               "t03 ReduceScatterWait s0 g0",
               "t03 ReduceScatterWait s2 g2",
@@ -234,7 +234,7 @@ TEST_CASE("eager and eager-opt reductions of the paper's Fig. 4") {
   CHECK(*(start + 1) == "t07 RecvWait p0 s0 m0 gradient w1");
   CHECK(lines_from(at("eager-opt"), 0, "t09 AllReduceStart s0 g0") ==
         Lines{"t09 AllReduceStart s0 g0", "t09 SendWait p1 s3 m3 gradient w1",
-              "t09 FreeSlot p1 s3 m3", "t09 AllReduceWait s3 g3", "t09 AllReduceWait s0 g0",
+              "t09 Release p1 s3 m3", "t09 AllReduceWait s3 g3", "t09 AllReduceWait s0 g0",
               "t10 StepSyncStart", "t10 StepSyncWait", "t11 Update s0", "t11 Update s3"});
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("eager-opt reduces the stages above D/2 early, and no others") {
     }
 }
 
-TEST_CASE("full slots are the micro-batches in flight") {
+TEST_CASE("activation buffers are the micro-batches in flight") {
   // With blocks of one micro-batch, and without recomputation, a pool is the peak that the verifier
   // counts from Forward to Backward.
   for (const ScheduleInfo& info : known_schedules())
@@ -263,14 +263,14 @@ TEST_CASE("full slots are the micro-batches in flight") {
       const VerifyReport report = verify(s);
       for (std::size_t w = 0; w < 6; ++w) {
         CAPTURE(info.name, N, w);
-        CHECK(s.slots[w] == report.workers[w].in_flight);
-        CHECK(s.slots[w] == report.workers[w].slots);
-        CHECK(s.edge_slots[w] == report.workers[w].edge_slots);
+        CHECK(s.activation_buffers[w] == report.workers[w].in_flight);
+        CHECK(s.activation_buffers[w] == report.workers[w].activation_buffers);
+        CHECK(s.boundary_buffers[w] == report.workers[w].boundary_buffers);
       }
     }
 }
 
-TEST_CASE("the last message of a slot has until the next of its kind, or the end") {
+TEST_CASE("the last message of a buffer has until the next of its kind, or the end") {
   const Schedule s = build_schedule({.schedule = "1f1b", .depth = 3, .micro_batches = 8});
   const std::vector<Instr>& body = s.programs[1].body;
   int waits = 0;
@@ -279,7 +279,7 @@ TEST_CASE("the last message of a slot has until the next of its kind, or the end
     CAPTURE(to_string(body[i]));
     ++waits;
     REQUIRE(i + 2 < body.size());
-    CHECK(body[i + 1].op == Op::FreeSlot);
+    CHECK(body[i + 1].op == Op::Release);
     CHECK(body[i + 1].micro == body[i].micro);
     const bool next = body[i + 2].op == Op::SendStart && body[i + 2].message == Message::Gradient;
     CHECK((next || body[i + 2].op == Op::StepSyncStart));
@@ -307,7 +307,7 @@ TEST_CASE("an activation is waited for right before its gradient is received") {
   }
 }
 
-TEST_CASE("in an evaluation a slot is free before its worker's next activation leaves") {
+TEST_CASE("in an evaluation a buffer is free before its worker's next activation leaves") {
   const Schedule s = build_evaluation(build_schedule({.depth = 4, .micro_batches = 4}), 6);
   for (const Program& p : s.programs) {
     bool under_way = false;
@@ -416,7 +416,7 @@ TEST_CASE("a plan that is no schedule is not lowered") {
   refused(neighbours, "are on the same worker 0");
   ComputePlan outside = plan;
   outside.workers[0][0].micro = 2;
-  refused(outside, "crosses slots");
+  refused(outside, "crosses buffers");
   ComputePlan rushed = generate({.schedule = "pipedream-2bw", .depth = 2, .micro_batches = 2});
   for (std::vector<Instr>& list : rushed.workers)
     for (Instr& in : list) in.version = 0;  // no step's gradients are there when the next begins
@@ -448,22 +448,22 @@ TEST_CASE("a forward may span micro-batches whose backwards come one by one") {
   const VerifyReport report = verify(s);
   CHECK(s.span() == 2);
   CHECK(report.workers[0].in_flight == 2);
-  CHECK(s.slots == Numbers{1, 1});         // a slot holds both
-  CHECK(report.workers[0].messages == 2);  // activations travel in pairs
-  CHECK(report.workers[1].messages == 4);  // gradients one by one
+  CHECK(s.activation_buffers == Numbers{1, 1});  // a buffer holds both
+  CHECK(report.workers[0].messages == 2);        // activations travel in pairs
+  CHECK(report.workers[1].messages == 4);        // gradients one by one
 }
 
-TEST_CASE("doubling's forwards are pairs, or halves of a pair in one slot, freed together") {
+TEST_CASE("doubling's forwards are pairs, or halves of a pair in one buffer, released together") {
   const Schedule s = build_schedule({.depth = 4, .micro_batches = 20, .scaling = "doubling"});
   CHECK(s.span() == 2);
   for (int w = 0; w < 4; ++w) {
     std::map<int, int> forwards, freed;  // per stage: micro-batches
-    for (const Instr& in : only(s, w, {Op::Forward, Op::Backward, Op::FreeSlot})) {
+    for (const Instr& in : only(s, w, {Op::Forward, Op::Backward, Op::Release})) {
       CHECK(in.micro / 2 == (in.micro + in.count - 1) / 2);
       if (in.op == Op::Forward) forwards[in.stage] += in.count;
-      if (in.op == Op::FreeSlot) freed[in.stage] += in.count;
+      if (in.op == Op::Release) freed[in.stage] += in.count;
       if (in.op == Op::Backward) CHECK(in.count == 1);
-      if (in.op == Op::FreeSlot) CHECK(in.count == 2);
+      if (in.op == Op::Release) CHECK(in.count == 2);
     }
     CHECK(forwards == freed);
     for (const auto& [stage, micros] : forwards) CHECK(micros == 10);

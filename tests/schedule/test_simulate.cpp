@@ -203,7 +203,7 @@ TEST_CASE("a reduction in the background slows its workers by the contention") {
 TEST_CASE("sharded reductions and updates: half before, half after, an r-th of the update") {
   Costs costs = with_reductions(times(1, 2), 3, 4);
   costs.update = {2};
-  costs.verdict = 0.25;
+  costs.step_sync = 0.25;
   const Request request{.schedule = "1f1b", .depth = 2, .micro_batches = 2, .width = 4};
   CHECK(makespan(request, costs) == near(9 + 3 + 0.25 + 2));
   Request sharded = request;
@@ -248,7 +248,7 @@ TEST_CASE("a worker's step is its work, its bubbles, messages and reductions") {
     costs.message_bytes = 1;
     costs.inter_node = {some(0.1), some(0.3)};
     costs.reduction_inter_node = {some(0.1), some(0.5)};
-    costs.verdict = some(0.2);
+    costs.step_sync = some(0.2);
     const Simulation s = simulate(schedule, costs);
     for (const WorkerTimes& w : s.workers) {
       CHECK(w.busy + w.idle() + s.messages + s.reductions == near(s.step_seconds));
@@ -284,13 +284,13 @@ TEST_CASE("memory in use over time peaks at the pools and ends empty") {
     const Schedule schedule = build_schedule(request);
     const Simulation s = simulate(schedule, with_messages(times(1, 2), 0.3));
     for (std::size_t w = 0; w < s.workers.size(); ++w) {
-      const std::vector<SlotsInUse>& memory = s.workers[w].memory;
-      CHECK(s.workers[w].full_slots == schedule.slots[w]);
-      CHECK(s.workers[w].edge_slots == schedule.edge_slots[w]);
+      const std::vector<BuffersInUse>& memory = s.workers[w].memory;
+      CHECK(s.workers[w].activation_buffers == schedule.activation_buffers[w]);
+      CHECK(s.workers[w].boundary_buffers == schedule.boundary_buffers[w]);
       REQUIRE(!memory.empty());
-      CHECK(memory.back().full == 0);
-      CHECK(memory.back().edge == 0);
-      CHECK(std::ranges::is_sorted(memory, {}, &SlotsInUse::time));
+      CHECK(memory.back().activations == 0);
+      CHECK(memory.back().boundary == 0);
+      CHECK(std::ranges::is_sorted(memory, {}, &BuffersInUse::time));
     }
   }
 }

@@ -32,7 +32,7 @@ TEST_CASE("costs read back from their file") {
 }
 
 TEST_CASE("a costs file needs little, and a wrong one is refused by key") {
-  const std::string head = R"({"format": "chimera-costs", "version": 1)";
+  const std::string head = R"({"format": "chimera-costs", "version": 2)";
   const Costs costs = read_costs(head + R"(, "forward": [1, 3]})", "c.json");
   CHECK(costs.backward_weight == std::vector<double>{1, 3});  // as the forward
   const auto refused = [&](const std::string& text, const std::string& piece) {
@@ -42,7 +42,7 @@ TEST_CASE("a costs file needs little, and a wrong one is refused by key") {
   refused("{}", "is not a costs file");
   refused("[", "c.json");
   refused(R"({"format": "chimera-costs"})", "costs.version is missing");
-  refused(R"({"format": "chimera-costs", "version": 2})", "costs.version is 2");
+  refused(R"({"format": "chimera-costs", "version": 1})", "costs.version is 1");
   refused(head + R"(, "foward": 1})", "costs.foward is not a key");
   refused(head + R"(, "forward": -1})", "costs.forward is -1");
   refused(head + R"(, "forward": [1, "a"]})", "costs.forward[1] is not a number");
@@ -65,19 +65,19 @@ TEST_CASE("a trace has a thread per worker, all its work in microseconds, and re
   const Json trace = parse_json(render_trace(s, simulation), "trace");
   std::map<int, double> work;
   std::set<int> reducing;
-  int slots = 0;
+  int buffers = 0;
   bool named = false;
   for (const Json& event : trace["traceEvents"]) {
     if (event["ph"] == "X" && event["pid"] == 0) work[event["tid"]] += event["dur"].get<double>();
     if (event["ph"] == "X" && event["pid"] == 1) reducing.insert(event["tid"].get<int>());
-    if (event["ph"] == "C") ++slots;
+    if (event["ph"] == "C") ++buffers;
     if (event["ph"] == "X") named = named || event["name"] == "t00 F p0 s0 m0";
   }
   REQUIRE(work.size() == 4);
   for (const auto& [worker, microseconds] : work)
     CHECK(microseconds == Approx(1e6 * simulation.workers[static_cast<std::size_t>(worker)].busy));
   CHECK(reducing.size() == 4);
-  CHECK(slots > 0);
+  CHECK(buffers > 0);
   CHECK(named);
 }
 

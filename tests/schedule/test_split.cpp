@@ -32,7 +32,7 @@ TEST_CASE("ZB-H1 idles D - 1 units and holds at most D micro-batches") {
       const Request r = request(D, N);
       const Replay played = replay(zb_h1(r), r);
       CHECK(played.faults.empty());
-      CHECK(played.slots <= D);
+      CHECK(played.buffers <= D);
       // F, B, W per micro-batch, and the last stage starts D - 1 late; fewer micro-batches than
       // stages cannot be shorter than one's way there and back and the others' one behind another.
       if (N >= D) CHECK(played.makespan == 3 * N + D - 1);
@@ -40,7 +40,7 @@ TEST_CASE("ZB-H1 idles D - 1 units and holds at most D micro-batches") {
     }
 }
 
-TEST_CASE("split Chimera with a barrier: 3N + D/(2f) - 1 units with D slots") {
+TEST_CASE("split Chimera with a barrier: 3N + D/(2f) - 1 units with D buffers") {
   for (int D : {2, 4, 6, 8, 12, 16})
     for (int f = 1; f <= D / 2; ++f) {
       if (D / 2 % f != 0) continue;
@@ -50,7 +50,7 @@ TEST_CASE("split Chimera with a barrier: 3N + D/(2f) - 1 units with D slots") {
         const Request r = request(D, N, f);
         const Replay played = replay(chimera_split(r), r);
         CHECK(played.faults.empty());
-        CHECK(played.slots <= D);
+        CHECK(played.buffers <= D);
         // The first micro-batch reaches the last of D/f neighbouring workers after D/(2f) - 1.
         CHECK(played.makespan == 3 * N + D / (2 * f) - 1);
       }
@@ -68,11 +68,11 @@ TEST_CASE("split Chimera with a barrier takes any N, any times") {
         set_uneven_times(r);
         const Replay played = replay(chimera_split(r), r);
         CHECK(played.faults.empty());
-        CHECK(played.slots <= D);
+        CHECK(played.buffers <= D);
       }
 }
 
-TEST_CASE("overlapping steps: no idle time, D slots, for every D and f") {
+TEST_CASE("overlapping steps: no idle time, D buffers, for every D and f") {
   for (int D = 2; D <= 32; D += D < 8 ? 2 : 8)
     for (int f = 1; f <= D / 2; ++f)
       for (int K : {1, 2, 3})
@@ -85,7 +85,7 @@ TEST_CASE("overlapping steps: no idle time, D slots, for every D and f") {
           CHECK(plan.period == 3 * K * D);
           const Replay played = replay(plan, r, 4);
           CHECK(played.faults.empty());
-          CHECK(played.slots <= D);
+          CHECK(played.buffers <= D);
           CHECK(played.per_step <= 3 * K * D);
         }
 }
@@ -94,8 +94,8 @@ struct Case {
   int D, N;
   double R;
   bool tied;
-  int slots;  // limit; 0: none
-  int idle;   // units that are reached
+  int buffers;  // limit; 0: none
+  int idle;     // units that are reached
 };
 
 // Where a general solver found them possible (tied N = D and R = 2 at N = D: found impossible).
@@ -106,25 +106,25 @@ TEST_CASE("overlapping steps: longer updates and tied embeddings without idle ti
                         {8, 16, 0, true, 10, 0},
                         {4, 4, 2, false, 4, 1},
                         {4, 4, 0, true, 4, 1}}) {
-    CAPTURE(c.D, c.N, c.R, c.tied, c.slots);
+    CAPTURE(c.D, c.N, c.R, c.tied, c.buffers);
     Request r = request(c.D, c.N);
     r.times.update = c.R, r.tied = c.tied;
-    const ComputePlan plan = chimera_overlapped(r, c.slots);
+    const ComputePlan plan = chimera_overlapped(r, c.buffers);
     CHECK(plan.period == 3 * c.N + c.idle);
     const Replay played = replay(plan, r, 6);
     CHECK(played.faults.empty());
     CHECK(played.per_step <= 3 * c.N + c.idle);
-    if (c.slots > 0) CHECK(played.slots <= c.slots);
+    if (c.buffers > 0) CHECK(played.buffers <= c.buffers);
   }
 }
 
 TEST_CASE("overlapping steps with F, B, W = 10, 11, 9") {
-  // Priorities alone idle 2.4 F per step with 10 slots.
+  // Priorities alone idle 2.4 F per step with 10 buffers.
   Request r = request(8, 16);
   set_times(r, 10, 11, 9);
   const Replay ten = replay(chimera_overlapped(r, 10), r, 12);
   CHECK(ten.faults.empty());
-  CHECK(ten.slots <= 10);
+  CHECK(ten.buffers <= 10);
   CHECK(ten.per_step - 480 < 12);
   const Replay any = replay(chimera_overlapped(r), r, 12);
   CHECK(any.faults.empty());
@@ -151,13 +151,13 @@ TEST_CASE("overlapping steps take any N, any times, tied or not") {
         }
 }
 
-TEST_CASE("a slot limit is kept, and searches repeat themselves") {
-  for (int slots : {5, 6, 7}) {
+TEST_CASE("a buffer limit is kept, and searches repeat themselves") {
+  for (int buffers : {5, 6, 7}) {
     Request r = request(8, 16);
     set_uneven_times(r);
-    const ComputePlan plan = chimera_overlapped(r, slots, Index{1} << 24);
-    CHECK(replay(plan, r, 4).slots <= slots);
-    const ComputePlan again = chimera_overlapped(r, slots, Index{1} << 24);
+    const ComputePlan plan = chimera_overlapped(r, buffers, Index{1} << 24);
+    CHECK(replay(plan, r, 4).buffers <= buffers);
+    const ComputePlan again = chimera_overlapped(r, buffers, Index{1} << 24);
     CHECK(again.period == plan.period);
     CHECK(again.workers == plan.workers);
   }
@@ -173,7 +173,7 @@ TEST_CASE("doubling with more pipelines") {
             .depth = D, .micro_batches = K * D, .pipeline_pairs = f, .scaling = "doubling"};
         const Replay played = replay(chimera_doubling_searched(r), r);
         CHECK(played.faults.empty());
-        CHECK(played.slots <= 2 * D);
+        CHECK(played.buffers <= 2 * D);
         // B = 2F: direct concatenation idles (K + 1)(D/f - 2) units, doubling at most 2(D/f - 2)
         // and no more where the start-up's half is not saved.
         CHECK(played.makespan - 3 * K * D <= 2.5 * (D / f - 2));

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "chimera/schedule/simulate.h"
 #include "chimera/runtime/worker.h"
+#include "chimera/schedule/simulate.h"
 
 namespace chimera::bench {
 
@@ -29,8 +29,9 @@ BenchCase sleeping_case(std::string name, schedule::Request request, const sched
 BenchCase computing_case(std::string name, const Config& config);
 
 struct MeasuredSteps {
-  // From step to step in steady state, between their verdicts: the median over the counted steps;
-  // where steps overlap, over windows of several. Computing: their mean, as the costs are means.
+  // From step to step in steady state, between their synchronisations: the median over the counted
+  // steps; where steps overlap, over windows of several. Computing: their mean, as the costs are
+  // means.
   double step_seconds = 0;
   Index steps = 0;                        // run in all, from step 0
   std::vector<schedule::Instr> executed;  // this worker's computations and updates, in order

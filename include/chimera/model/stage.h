@@ -4,8 +4,9 @@
 // works on Flats of those layouts.
 //
 // A micro-batch has two pieces of memory on a stage:
-//   - its edge, from its first message or load to its last one: all that travels;
-//   - its slot, from Forward (under full recomputation: from Recompute) to the end of its backward.
+//   - its boundary buffer, from its first message or load to its last one: all that travels;
+//   - its activation buffer, from Forward (under full recomputation: from Recompute) to the end of
+//   its backward.
 // The head works row chunk by row chunk inside Forward: logits of a chunk, loss, their gradient in
 // place, and from it at once the gradients of the head and of the stage's output. So no more than
 // one chunk of logits exists at any time and nothing is computed twice; Backward of the last stage
@@ -27,7 +28,7 @@ inline constexpr Index kHeadChunkBytes = Index{48} << 20;  // most memory of one
 
 class Stage {
  public:
-  // Stage `stage` of layers.size() stages; layers[s] blocks in stage s. Edges and slots hold
+  // Stage `stage` of layers.size() stages; layers[s] blocks in stage s. Buffers hold
   // `samples` samples of T tokens. `split_backward`: BackwardInput and BackwardWeight are separate
   // instructions. `type`: of activations, of what travels and of the weights that a pass brings;
   // statistics, losses and gradients of weights are F32.
@@ -36,37 +37,38 @@ class Stage {
         DType type = DType::F32);
 
   const ParameterLayout& parameters() const { return params_; }
-  const Layout& edge_layout() const { return edge_; }
-  const Layout& slot_layout() const { return slot_; }
+  const Layout& boundary_layout() const { return boundary_; }
+  const Layout& activation_layout() const { return activations_; }
   const Layout& workspace_layout() const { return workspace_; }
   bool first() const { return first_; }
   bool last() const { return last_; }
 
-  // Rows of an edge that travel, (samples * T, C): in to Forward, out of Forward, and the gradient
-  // of the output, which Backward turns into the gradient of the input in place. Output and
-  // gradient are ONE memory: no backward reads the output, so the gradient may arrive as soon as
-  // the output has left (and the last stage's head replaces the one by the other).
-  Tensor input(const nn::SlotView& edge) const { return edge.rows(input_); }
-  Tensor output(const nn::SlotView& edge) const { return edge.rows(output_); }
-  Tensor gradient(const nn::SlotView& edge) const { return edge.rows(output_); }
+  // Rows of a boundary buffer that travel, (samples * T, C): in to Forward, out of Forward, and the
+  // gradient of the output, which Backward turns into the gradient of the input in place. Output
+  // and gradient are ONE memory: no backward reads the output, so the gradient may arrive as soon
+  // as the output has left (and the last stage's head replaces the one by the other).
+  Tensor input(const nn::BufferView& boundary) const { return boundary.rows(input_); }
+  Tensor output(const nn::BufferView& boundary) const { return boundary.rows(output_); }
+  Tensor gradient(const nn::BufferView& boundary) const { return boundary.rows(output_); }
   // Filled by LoadMicro, I32 (samples * T): tokens are read by the first stage, targets by the
   // last.
-  Tensor tokens(const nn::SlotView& edge) const { return edge.rows(tokens_); }
-  Tensor targets(const nn::SlotView& edge) const { return edge.rows(targets_); }
+  Tensor tokens(const nn::BufferView& boundary) const { return boundary.rows(tokens_); }
+  Tensor targets(const nn::BufferView& boundary) const { return boundary.rows(targets_); }
   // Written by the last stage's Forward: F32 (samples * T), cross entropy of each token.
-  Tensor losses(const nn::SlotView& edge) const { return edge.rows(losses_); }
+  Tensor losses(const nn::BufferView& boundary) const { return boundary.rows(losses_); }
 
-  // `label_smoothing` counts on the last stage alone. Under full recomputation the slot is scratch.
+  // `label_smoothing` counts on the last stage alone. Under full recomputation the activation
+  // buffer is scratch.
   void forward(Pass& pass, float label_smoothing) const;
-  // Only under full recomputation: fills the slot from the edge's input. It does not touch the
-  // output, where the gradient may be arriving.
+  // Only under full recomputation: fills the activation buffer from the boundary buffer's input. It
+  // does not touch the output, where the gradient may be arriving.
   void recompute(Pass& pass) const;
   void backward(Pass& pass) const;
   void backward_input(Pass& pass) const;   // only of a stage declared with split_backward
   void backward_weight(Pass& pass) const;  // after backward_input of the same samples
 
  private:
-  void declare_edge(Index rows);
+  void declare_boundary(Index rows);
   void declare_split_stash(Index rows);
   void declare_head(Index rows);
   void embed(Pass& pass) const;
@@ -83,14 +85,14 @@ class Stage {
   Recompute recompute_;
   DType type_;
   ParameterLayout params_;
-  Layout edge_, slot_, workspace_;
+  Layout boundary_, activations_, workspace_;
   std::optional<Region> wte_, wpe_, lm_head_;  // in params_; wte and lm_head only when untied
   Region tied_;                                // in the tied pseudo-stage's layout
   std::vector<nn::Block> blocks_;
   std::optional<nn::LayerNorm> ln_f_;
   Region input_, output_, tokens_, targets_, losses_;  // in edge_; output_ is the gradient's too
   std::vector<nn::Block::Memory> memory_;              // per block
-  std::vector<Region> between_;    // in slot_: (R, C) outputs of all blocks but the last
+  std::vector<Region> between_;    // in activations_: (R, C) outputs of all blocks but the last
   nn::LayerNorm::Saved norm_f_{};  // in workspace_, as what follows
   Region head_rows_{}, head_drows_{}, logits_{};  // (R, C) (R, C) (chunk, V)
 };

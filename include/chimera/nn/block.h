@@ -9,12 +9,12 @@
 
 namespace chimera::nn {
 
-// What backward finds in the slot, and what is made again. Dropout masks and therefore results are
-// the same bits in all three.
+// What backward finds in the activation buffer, and what is made again. Dropout masks and therefore
+// results are the same bits in all three.
 enum class Recompute {
   None,
   Selective,  // ln_1, ln_2 and gelu, which memory traffic bounds, are made again where needed
-  Full        // the slot is empty between Forward and Stage::recompute
+  Full        // the activation buffer is empty between Forward and Stage::recompute
 };
 
 struct BlockConfig {
@@ -33,19 +33,19 @@ class Block {
   // position.
   Block(ParameterLayout& params, const BlockConfig& config, int layer, int order);
 
-  // From the forward to the backward, in the slot. R = samples * T.
+  // From the forward to the backward, in the activation buffer. R = samples * T.
   struct Saved {
     Region qkv, heads, mid, fc;            // (R, 3C) (R, C) (R, C) (R, 4C)
     std::optional<Region> ln1, ln2, gelu;  // (R, C) (R, C) (R, 4C); none under Selective
     LayerNorm::Saved norm1, norm2;         // (R)
     Region lse;                            // (samples, H, T)
   };
-  static Saved declare_saved(Layout& slot, const std::string& name, const BlockConfig&,
+  static Saved declare_saved(Layout& activations, const std::string& name, const BlockConfig&,
                              Index samples, Index T, Recompute);
 
   // Output gradients of the four linear layers, (R, 3C) (R, C) (R, 4C) (R, C): in the workspace for
-  // a whole backward, in the slot from its input half to its weight half when it is split. Regions
-  // may be shared with what is dead by then:
+  // a whole backward, in the activation buffer from its input half to its weight half when it is
+  // split. Regions may be shared with what is dead by then:
   //   - whole: d_qkv with d_fc, d_attn with d_mlp;
   //   - split: d_qkv with the qkv of another block whose input half is done; unless Selective, d_fc
   //     with fc, d_attn with mid, d_mlp with this block's output.
@@ -67,7 +67,8 @@ class Block {
     Scratch scratch;
   };
 
-  // x, y (R, C). An empty y is left out with all that it alone needs: to fill the slot again.
+  // x, y (R, C). An empty y is left out with all that it alone needs: to fill the activation buffer
+  // again.
   void forward(Pass& pass, const Memory& memory, Tensor x, Tensor y) const;
 
   // g (R, C) holds dy and becomes dx. The weight half adds the gradients of the linear layers from

@@ -13,7 +13,7 @@ class LayerNorm {
   LayerNorm(ParameterLayout& params, const std::string& prefix, Index C, int order, int depth,
             float epsilon);
 
-  static Saved declare(Layout& slot, const std::string& name, Index rows);
+  static Saved declare(Layout& activations, const std::string& name, Index rows);
   void forward(Pass& pass, Tensor y, Tensor x, Tensor mean, Tensor rstd) const;
   // Of sum = residual + dropout(branch), (B, T, C), which may stand in the place of either.
   void forward_sum(Pass& pass, Tensor y, Tensor sum, Tensor residual, Tensor branch, Tensor mean,

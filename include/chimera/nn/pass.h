@@ -9,10 +9,10 @@ namespace chimera::nn {
 
 enum class Mode { Train, Evaluate };  // Evaluate: no dropout, no gradients
 
-// The samples of one micro-batch within a slot that may span several: views of their rows.
-struct SlotView {
+// The samples of one micro-batch within a buffer that may span several: views of their rows.
+struct BufferView {
   Flat memory;
-  Index first = 0;    // first sample within the slot
+  Index first = 0;    // first sample within the buffer
   Index samples = 0;  // B
   Index T = 0;        // tokens per sample
   // A region whose dimension 0 is rows (samples * T), or samples.
@@ -27,15 +27,15 @@ struct Pass {
   Flat gradients;                                      // accumulator of (pipe, stage)
   Flat tied_weights;                                   // of the tied embedding matrix
   Flat tied_embedding_gradients, tied_head_gradients;  // accumulators of (pipe, use)
-  SlotView edge;  // what travels, of these samples: Stage::edge_layout
-  SlotView slot;  // what backward needs, of the same samples: Stage::slot_layout
+  BufferView boundary;     // what travels, of these samples: Stage::boundary_layout
+  BufferView activations;  // what backward needs, of the same samples: Stage::activation_layout
   Flat workspace;
   std::uint64_t dropout_seed = 0;
   Index first_sample = 0;  // global number of the first of these samples
   float loss_scale = 0;    // 1 / (tokens of the whole step)
 
   // The workspace as the rows of these samples.
-  SlotView scratch() const { return {workspace, 0, slot.samples, slot.T}; }
+  BufferView scratch() const { return {workspace, 0, activations.samples, activations.T}; }
   Dropout dropout(float probability, int layer, DropoutSite site) const {
     return {mode == Mode::Train ? probability : 0.0f, dropout_seed, first_sample, layer, site};
   }

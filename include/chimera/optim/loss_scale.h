@@ -1,7 +1,7 @@
 #pragma once
 // The factor of the loss that keeps gradients within fp16's range (Micikevicius et al., "Mixed
 // precision training", ICLR'18, section 3.2). Every worker keeps its own and feeds it the step's
-// one verdict, so all of them are always the same.
+// one step synchronisation, so all of them are always the same.
 #include <optional>
 #include <string>
 

@@ -12,7 +12,7 @@
 namespace chimera::plan {
 
 struct MemoryItem {
-  std::string owner, name;  // "parameters", "slots", "workspace"
+  std::string owner, name;  // "parameters", "buffers", "workspace"
   Index bytes = 0;
 };
 
@@ -30,13 +30,14 @@ nn::Recompute parse_recompute(const std::string& name);
 
 // The parts of one stage, or of the tied matrix, that do not depend on who holds it.
 struct StageBytes {
-  nn::ParameterLayout parameters;                     // as F32: gradients, moments, master weights
-  DType type = DType::F32;                            // of the weights
-  Index edge_slot = 0, full_slot = 0, workspace = 0;  // of one slot of `span` micro-batches
-  Index samples = 0;                                  // B
+  nn::ParameterLayout parameters;  // as F32: gradients, moments, master weights
+  DType type = DType::F32;         // of the weights
+  Index boundary_buffer = 0, activation_buffer = 0,
+        workspace = 0;  // of one buffer of `span` micro-batches
+  Index samples = 0;    // B
 };
-// `split`: the backward is two instructions. `span`: micro-batches of one slot. Stage vD (where the
-// model is tied): the matrix, without slots.
+// `split`: the backward is two instructions. `span`: micro-batches of one buffer. Stage vD (where
+// the model is tied): the matrix, without buffers.
 StageBytes stage_bytes(const Shape& shape, int stage, bool split, Index span);
 // The same for every stage of a schedule; the tied matrix last.
 std::vector<StageBytes> all_stage_bytes(const Shape& shape, const schedule::Schedule& train);
@@ -69,8 +70,8 @@ struct StageStateBytes {
 
 struct WorkerFootprint {
   std::vector<StageStateBytes> held;  // ascending stage
-  Index edge_slots = 0, edge_slot_bytes = 0;
-  Index full_slots = 0, full_slot_bytes = 0;
+  Index boundary_buffers = 0, boundary_buffer_bytes = 0;
+  Index activation_buffers = 0, activation_buffer_bytes = 0;
   Index workspace = 0;
   Index reductions = 0;  // scratch: one sum is under way at a time
   Index losses = 0;      // of the samples of every step in flight
@@ -80,7 +81,7 @@ struct WorkerFootprint {
 };
 
 // Of worker `worker` (0 … D-1) of replica `replica` (0 … W-1). `evaluation` may be null; it runs
-// when no training step is in flight, in the same slots.
+// when no training step is in flight, in the same buffers.
 WorkerFootprint worker_footprint(const std::vector<StageBytes>& stages,
                                  const schedule::Schedule& train,
                                  const schedule::Schedule* evaluation, int replica, int worker);

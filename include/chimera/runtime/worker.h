@@ -1,5 +1,5 @@
 #pragma once
-// One worker: the three owners of memory (parameters, slots, workspace), allocated once, and the
+// One worker: the three owners of memory (parameters, buffers, workspace), allocated once, and the
 // executor that runs its instruction list on them. Nothing here asks which rank this is; the
 // program does.
 #include <map>
@@ -8,7 +8,7 @@
 #include "chimera/model/stage.h"
 #include "chimera/optim/loss_scale.h"
 #include "chimera/runtime/backend.h"
-#include "chimera/runtime/leases.h"
+#include "chimera/runtime/buffer_pool.h"
 #include "chimera/runtime/sample_source.h"
 #include "chimera/runtime/stage_state.h"
 #include "chimera/runtime/step_result.h"
@@ -25,9 +25,9 @@ class Worker {
   ~Worker();
 
   // Optimizer steps first … last - 1, counted from 0: `first` is the number of updates so far
-  // (begin_at() sets it). `done` gets every step's result, in order, when its verdict is known;
-  // overlapping schedules run later steps meanwhile. When it returns true no further step is begun.
-  // Returns the first step that was not run; then nothing is in flight. Throws when loss or
+  // (begin_at() sets it). `done` gets every step's result, in order, when its synchronisation is
+  // known; overlapping schedules run later steps meanwhile. When it returns true no further step is
+  // begun. Returns the first step that was not run; then nothing is in flight. Throws when loss or
   // gradients are not finite: before any update, or where steps overlap before the run goes on.
   using StepDone = std::function<bool(Index step, const StepResult& result)>;
   Index train_steps(SampleSource& samples, Index first, Index last, const StepDone& done);
@@ -77,7 +77,7 @@ class Worker {
   // The worker's held stages; the tied matrix under id D.
   std::map<int, StageState>& held() { return held_; }
   std::vector<plan::MemoryItem> memory() const { return footprint_.items(); }
-  const Slots& slots() const { return slots_; }
+  const BufferPool& buffers() const { return buffers_; }
   const plan::WorkerFootprint& footprint() const { return footprint_; }
   Communicator& comm() { return comm_; }  // of host memory
   Ops& ops() { return *backend_.ops; }
@@ -102,9 +102,9 @@ class Worker {
   void execute_traced(const schedule::Instr& instr, Execution& run);
   void compute(const schedule::Instr& instr, Execution& run);
   // Of the instruction's micro-batches; begins it where the instruction does.
-  Slots::Lease& lease_of(const schedule::Instr& instr, const Execution& run);
+  BufferPool::Lease& lease_of(const schedule::Instr& instr, const Execution& run);
   void load_micro(const schedule::Instr& instr, Execution& run);
-  void forward(const schedule::Instr& instr, Execution& run, Slots::Lease& lease);
+  void forward(const schedule::Instr& instr, Execution& run, BufferPool::Lease& lease);
   void replay(const schedule::Instr& instr, const nn::Pass& pass,
               const std::function<void()>& body);
   void start_message(const schedule::Instr& instr, Execution& run);
@@ -117,7 +117,7 @@ class Worker {
   Index position_of(const schedule::Instr& instr) const;
   int host_of_forward(int stage, Index micro) const;
   void reject_non_finite(const StepState& state) const;
-  nn::Pass pass_for(const schedule::Instr& instr, Execution& run, const Slots::Lease& lease);
+  nn::Pass pass_for(const schedule::Instr& instr, Execution& run, const BufferPool::Lease& lease);
   StepState& state_of(Index step);
   void begin_step(Index step);
   Tensor losses_of(const StepState& state) const;
@@ -146,12 +146,12 @@ class Worker {
   plan::WorkerFootprint footprint_;
   std::map<int, model::Stage> stages_;  // by stage id
   std::map<int, StageState> held_;      // by stage id, the tied matrix under D
-  Slots slots_;
+  BufferPool buffers_;
   Buffer workspace_, reduction_scratch_;
   Buffer losses_;                     // of each step in flight: (batch), by position
   std::vector<std::int32_t> tokens_;  // of a micro-batch, on their way to the device
   Index sample_origin_ = 0;
-  optim::LossScale loss_scale_;               // fed by every step's verdict
+  optim::LossScale loss_scale_;               // fed by every step synchronisation
   std::vector<StepState> states_;             // of steps in flight, by step modulo their number
   std::vector<int> parameter_stages_;         // by model order; D: the tied matrix
   std::vector<std::string> parameter_names_;  // by model order

@@ -10,7 +10,7 @@ namespace chimera::schedule {
 Schedule build_schedule(const Request& request);
 
 // Forwards of `micro_batches` micro-batches over the placement of `training`, for validation. Its
-// messages need a channel class of their own; its slots hold no more than the next message needs.
+// messages need a channel class of their own; its buffers hold no more than the next message needs.
 Schedule build_evaluation(const Schedule& training, int micro_batches);
 
 }  // namespace chimera::schedule

@@ -11,10 +11,11 @@
 namespace chimera::schedule {
 
 enum class Op {
-  LoadMicro,       // tokens and targets of `count` micro-batches from `micro` on
-  Forward,         // stage forward of `count` micro-batches
-  Recompute,       // forward again from the stage's input: fills a full slot from the edge slot
-  Backward,        // input and weight gradients of `count` micro-batches
+  LoadMicro,  // tokens and targets of `count` micro-batches from `micro` on
+  Forward,    // stage forward of `count` micro-batches
+  Recompute,  // forward again from the stage's input: fills an activation buffer from the boundary
+              // buffer
+  Backward,   // input and weight gradients of `count` micro-batches
   BackwardInput,   // the input gradient alone
   BackwardWeight,  // the weight gradient alone, after BackwardInput of the same micro-batch
   SendStart,       // begin sending `message` to `peer`
@@ -31,7 +32,7 @@ enum class Op {
   StepSyncStart,  // losses, norms, stop requests: this worker's part
   StepSyncWait,   // everybody's: the step's one global decision
   Update,         // makes version step + 1 of `stage` from version step
-  FreeSlot,       // `stage` holds nothing more of these micro-batches
+  Release,        // `stage` holds nothing more of these micro-batches
 };
 
 // What travels between neighbours: activations of a Forward or the input gradient of a Backward.
@@ -39,15 +40,15 @@ enum class Message { None, Activation, Gradient };
 
 // One instruction. -1 in a field means that the field does not apply. An instruction names what it
 // works on, not where that lies: a worker keeps each (stage, block of micro-batches, step) in a
-// slot from its first LoadMicro or RecvStart to FreeSlot.
+// buffer from its first LoadMicro or RecvStart to Release.
 struct Instr {
   int tick = 0;  // position in the common virtual clock; orders and groups messages
   Op op = Op::Forward;
-  int pipe = -1;    // 0 … 2f-1
-  int stage = -1;   // 0 … vD-1; vD is the pseudo-stage of a tied embedding matrix
-  int micro = -1;   // first micro-batch, 0 … N-1 within the pipeline group and step
-  int count = 1;    // micro-batches spanned; their rows are contiguous in every tensor of the slot
-  int step = 0;     // <= 0: iteration k of the body executes it for step k + step
+  int pipe = -1;   // 0 … 2f-1
+  int stage = -1;  // 0 … vD-1; vD is the pseudo-stage of a tied embedding matrix
+  int micro = -1;  // first micro-batch, 0 … N-1 within the pipeline group and step
+  int count = 1;   // micro-batches spanned; their rows are contiguous in every tensor of the buffer
+  int step = 0;    // <= 0: iteration k of the body executes it for step k + step
   int version = 0;  // updates by which the weights used lag behind the step: 0 synchronous
   int peer = -1;    // worker (0 … D-1 of this pipeline group) at the other end of a message
   Message message = Message::None;
@@ -70,12 +71,12 @@ bool is_compute(Op op);
 // stage.
 bool finishes(Op op, bool forward_only);
 
-// When memory is in use. A block of micro-batches at one stage of one step has an edge slot from
-// its first acquires_boundary to its releases_boundary, and a full slot from the first micro-batch
-// that acquires_activations to the last that releases_activations. `kept`:
+// When memory is in use. A block of micro-batches at one stage of one step has a boundary buffer
+// from its first acquires_boundary to its releases_boundary, and an activation buffer from the
+// first micro-batch that acquires_activations to the last that releases_activations. `kept`:
 // Schedule::keeps_activations().
 bool acquires_boundary(Op op);                // LoadMicro, RecvStart
-bool releases_boundary(Op op);                // FreeSlot
+bool releases_boundary(Op op);                // Release
 bool acquires_activations(Op op);             // Forward, Recompute
 bool releases_activations(Op op, bool kept);  // Backward, BackwardWeight; unless kept also Forward
 
@@ -116,17 +117,18 @@ struct Schedule {
   std::vector<Program> programs;  // one per worker, D of them
   std::vector<std::vector<int>> placement;  // placement[pipe][stage] = worker
   std::vector<Group> groups;                // one per stage (and the tied matrix), ascending stage
-  // Memory pools. An edge slot holds what travels (stage input, output, gradient, tokens, targets,
-  // losses) of one block from its first message to FreeSlot; a full slot holds what backward needs,
-  // from Forward (with recomputation: Recompute) to Backward or BackwardWeight.
-  std::vector<int> slots, edge_slots;  // per worker
-  std::vector<int> versions;           // weight versions kept, per group (stage, tied matrix)
-  std::vector<int> accumulators;       // gradient accumulators per contribution, per group
+  // Memory pools. A boundary buffer holds what travels (stage input, output, gradient, tokens,
+  // targets, losses) of one block from its first message to Release; an activation buffer holds
+  // what backward needs, from Forward (with recomputation: Recompute) to Backward or
+  // BackwardWeight.
+  std::vector<int> activation_buffers, boundary_buffers;  // per worker
+  std::vector<int> versions;      // weight versions kept, per group (stage, tied matrix)
+  std::vector<int> accumulators;  // gradient accumulators per contribution, per group
   int period = 0;  // ticks from step to step when steps overlap; 0: a barrier ends every step
   int pipes() const { return static_cast<int>(placement.size()); }
   int stages() const { return virtual_stages * depth; }
   int lag() const;   // of the programs
-  int span() const;  // micro-batches of one slot: the largest count
+  int span() const;  // micro-batches of one buffer: the largest count
   bool has(Op op) const;
   // Whether backward finds what Forward has stored: not in an evaluation, not where Recompute
   // stores it again.

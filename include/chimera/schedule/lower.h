@@ -17,9 +17,9 @@ struct LowerOptions {
 };
 LowerOptions lowering_of(const Request& request);
 
-// Adds LoadMicro, messages, reductions, the verdict and updates; sizes the pools. Throws Error when the plan
-// is no schedule (two computations in one tick, neighbours on one worker, an input used before it
-// is made).
+// Adds LoadMicro, messages, reductions, the step synchronisation and updates; sizes the pools.
+// Throws Error when the plan is no schedule (two computations in one tick, neighbours on one
+// worker, an input used before it is made).
 Schedule lower(const ComputePlan& plan, const LowerOptions& options);
 
 // Which contributions are summed per stage, and for the tied matrix as the last group.

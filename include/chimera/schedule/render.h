@@ -32,14 +32,14 @@ std::string render_svg(const Schedule& schedule, const std::vector<TitledTimetab
 std::string render_svg(const Schedule& schedule, const Simulation& simulation);
 
 // A simulation with a timeline in the Chrome trace format, which Perfetto opens: one thread per
-// worker, reductions in a process of their own, slots in use as counters.
+// worker, reductions in a process of their own, buffers in use as counters.
 std::string render_trace(const Schedule& schedule, const Simulation& simulation);
 
 // Times, bubbles by cause and memory per worker, as a table and for scripts.
 std::string render_text(const Schedule& schedule, const Simulation& simulation);
 std::string render_json(const Schedule& schedule, const Simulation& simulation);
 
-// Micro-batches in flight, slots, edge slots and weight versions per worker, in words.
+// Micro-batches in flight, buffers, boundary buffers and weight versions per worker, in words.
 std::string render_peaks(const VerifyReport& report);
 
 // The lowered programs, one instruction per line.

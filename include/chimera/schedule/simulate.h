@@ -41,7 +41,7 @@ struct Costs {
   bool reductions_inline = false;  // AllReduceStart and its like return when the sum is there
   // Share of a worker's speed that its reduction in the background takes, 0 … below 1.
   double contention = 0;
-  double verdict = 0;  // from the last worker's StepSyncStart to every worker's StepSyncWait
+  double step_sync = 0;  // from the last worker's StepSyncStart to every worker's StepSyncWait
 };
 
 // Seconds by Rabenseifner's algorithm over `members` workers: reduce-scatter and all-gather each
@@ -63,9 +63,9 @@ struct Occupied {
   Instr instr;
 };
 
-struct SlotsInUse {
+struct BuffersInUse {
   double time = 0;
-  int full = 0, edge = 0;  // from this time on
+  int activations = 0, boundary = 0;  // from this time on
 };
 
 // Per step in steady state, step_seconds = busy + startup + middle + tail + messages + reductions.
@@ -81,18 +81,19 @@ struct WorkerTimes {
   // executor shows. Part of it would be idle time anyway.
   double message_wait = 0, reduction_wait = 0, step_sync_wait = 0;
 
-  int full_slots = 0, edge_slots = 0;  // most in use: Schedule.slots, Schedule.edge_slots
-  std::vector<Occupied> cells;         // computations and updates, ascending
-  std::vector<Occupied> reductions;    // ascending, disjoint
-  std::vector<SlotsInUse> memory;      // at every change
+  int activation_buffers = 0,
+      boundary_buffers = 0;  // most in use: Schedule.activation_buffers, Schedule.boundary_buffers
+  std::vector<Occupied> cells;       // computations and updates, ascending
+  std::vector<Occupied> reductions;  // ascending, disjoint
+  std::vector<BuffersInUse> memory;  // at every change
 };
 
 struct Simulation {
   int steps = 0;
   double makespan = 0;      // of all steps, from the first instruction to the end of the last one
   double step_seconds = 0;  // per step in steady state; makespan / steps where steps do not overlap
-  // What step_seconds loses: to messages, when reductions are free; to reductions and the verdict,
-  // waited for or slowed by.
+  // What step_seconds loses: to messages, when reductions are free; to reductions and the step
+  // synchronisation, waited for or slowed by.
   double messages = 0, reductions = 0;
   // Ends of the steps: when every worker has made its last update (evaluation: computation) of it.
   std::vector<double> step_ends;
@@ -107,7 +108,7 @@ struct Simulation {
 Simulation simulate(const Schedule& schedule, const Costs& costs,
                     const SimulateOptions& options = {});
 
-// Costs as a file: {"format": "chimera-costs", "version": 1, …}, keys as the members of Costs, a
+// Costs as a file: {"format": "chimera-costs", "version": 2, …}, keys as the members of Costs, a
 // number or a list where a list may be, bandwidths as "seconds_per_byte". Missing keys keep their
 // defaults (backward_input and backward_weight: each as forward), unknown ones are refused; errors
 // name `name` and the key.

@@ -15,8 +15,8 @@ struct SweepRow {
   Index evaluations = 0;   // forward-only schedules on the same placements
   Index instructions = 0;  // of all of these
   Index messages = 0;
-  int in_flight = 0;  // most micro-batches in flight on any worker
-  int slots = 0;      // largest pool
+  int in_flight = 0;           // most micro-batches in flight on any worker
+  int activation_buffers = 0;  // largest pool
 };
 
 // What `verify_all` proves in one row: every D <= most_depth, N <= most_micro_batches, f that

@@ -7,10 +7,10 @@
 namespace chimera::schedule {
 
 struct WorkerReport {
-  int in_flight = 0;   // most micro-batches between their Forward and their (last) Backward
-  int slots = 0;       // most full slots in use: what backward needs
-  int edge_slots = 0;  // most edge slots in use: what travels
-  int messages = 0;    // sent per step
+  int in_flight = 0;           // most micro-batches between their Forward and their (last) Backward
+  int activation_buffers = 0;  // most activation buffers in use: what backward needs
+  int boundary_buffers = 0;    // most boundary buffers in use: what travels
+  int messages = 0;            // sent per step
   int reductions = 0;
   int versions = 1;  // most weight versions of a stage
 };

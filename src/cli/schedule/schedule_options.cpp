@@ -51,7 +51,7 @@ void set_times(schedule::Costs& costs, const ScheduleOptions& o) {
   }
   set(costs.recompute, "--recompute-time", o.recompute_seconds);
   set(costs.update, "--update", o.update);
-  set(costs.verdict, "--verdict", o.verdict);
+  set(costs.step_sync, "--step-sync", o.step_sync);
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ void add_cost_options(CLI::App& sub, ScheduleOptions& o) {
     g.add_option("--weight", o.weight, "the weight gradient's part of it (default: half)");
     g.add_option("--recompute-time", o.recompute_seconds, "of one micro-batch (default: forward)");
     g.add_option("--update", o.update, "of a stage, per step (default: 0)");
-    g.add_option("--verdict", o.verdict, "everybody's agreement at the end (default: 0)");
+    g.add_option("--step-sync", o.step_sync, "everybody's agreement at the end (default: 0)");
   });
   group("Messages and reductions (default: free)", [&](CLI::App& g) {
     g.add_option("--message-bytes", o.message_bytes, "activations of one micro-batch");

@@ -22,7 +22,7 @@ struct ScheduleOptions {
 
   // simulate, compare: seconds, bytes, bytes per second. What is given replaces the file's.
   std::string costs_file;
-  std::optional<double> forward, backward_seconds, weight, recompute_seconds, update, verdict;
+  std::optional<double> forward, backward_seconds, weight, recompute_seconds, update, step_sync;
   std::optional<double> message_bytes, gradient_bytes, contention;
   std::optional<double> latency, bandwidth, intra_latency, intra_bandwidth;
   std::optional<int> workers_per_node;

@@ -1,9 +1,9 @@
-// What a split backward buys: idle time against slots, with and without a barrier.
+// What a split backward buys: idle time against buffers, with and without a barrier.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "schedule_command.h"
 #include "chimera/schedule/split_search.h"
+#include "schedule_command.h"
 #include "schedule_options.h"
 
 namespace chimera::cli {
@@ -15,8 +15,8 @@ constexpr int kMostDepth = 32, kMostMicroBatches = 128;
 
 std::string row(const char* barrier, const TradePoint& p, double work) {
   char text[160];
-  std::snprintf(text, sizeof text, "| %s | %g | %d | %.2f | %.1f %% |\n", barrier, p.update, p.slots,
-                p.idle, 100 * p.idle / (p.idle + work));
+  std::snprintf(text, sizeof text, "| %s | %g | %d | %.2f | %.1f %% |\n", barrier, p.update,
+                p.buffers, p.idle, 100 * p.idle / (p.idle + work));
   return text;
 }
 
@@ -26,8 +26,8 @@ void trade_off(ScheduleOptions& o, const std::vector<double>& updates) {
   r.schedule = "chimera";
   r.split_backward = true;
   if (r.depth > kMostDepth || r.micro_batches > kMostMicroBatches)
-    FailUsage("a trade-off at D = ", r.depth, ", N = ", r.micro_batches, "; it is searched to D = ",
-              kMostDepth, ", N = ", kMostMicroBatches);
+    FailUsage("a trade-off at D = ", r.depth, ", N = ", r.micro_batches,
+              "; it is searched to D = ", kMostDepth, ", N = ", kMostMicroBatches);
   const double F = o.forward.value_or(1), B = o.backward_seconds.value_or(F),
                W = o.weight.value_or(F), mean = (F + B + W) / 3;
   const auto stages = static_cast<std::size_t>(std::max(1, r.depth));
@@ -38,7 +38,7 @@ void trade_off(ScheduleOptions& o, const std::vector<double>& updates) {
       "chimera with a split backward, D = ", r.depth, ", N = ", r.micro_batches,
       ", f = ", r.pipeline_pairs, r.tied ? ", tied" : "", "; F, B, W = ", F, ", ", B, ", ", W,
       "; R and idle in units of their mean. Idle: per step, busiest worker.\n\n"
-      "| barrier | R | slots | idle | bubble |\n|---|---:|---:|---:|---:|\n");
+      "| barrier | R | buffers | idle | bubble |\n|---|---:|---:|---:|---:|\n");
   const double work = 3.0 * r.micro_batches;
   for (const TradePoint& p : split_trade_off(r, false)) out += row("yes", p, work);
   for (const double update : updates) {
@@ -52,7 +52,7 @@ void trade_off(ScheduleOptions& o, const std::vector<double>& updates) {
 
 void add_tradeoff_command(CLI::App& schedule, const SharedOptions& options) {
   CLI::App* sub = schedule.add_subcommand(
-      "tradeoff", "Idle time of the split Chimera against the slots that it may use");
+      "tradeoff", "Idle time of the split Chimera against the buffers that it may use");
   auto updates = std::make_shared<std::vector<double>>(std::vector<double>{0, 1, 2});
   add_request_options(*sub, *options);
   sub->add_option("--forward", options->forward, "F (default 1)")->check(CLI::Range(0.01, 1e6));

@@ -53,17 +53,19 @@ void print_sweep(int depth, int micro_batches) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::printf("every schedule to D = %d, N = %d, in all its variants\n", depth, micro_batches);
-  std::printf("%-18s %7s %10s %12s %13s %12s %10s %6s\n", "schedule", "depths", "schedules",
-              "evaluations", "instructions", "messages", "in flight", "slots");
+  std::printf("%-18s %7s %10s %12s %13s %12s %10s %8s\n", "schedule", "depths", "schedules",
+              "evaluations", "instructions", "messages", "in flight", "buffers");
   for (const SweepRow& r : rows)
-    std::printf("%-18s %7d %10lld %12lld %13lld %12lld %10d %6d\n", r.schedule.c_str(), r.depths,
+    std::printf("%-18s %7d %10lld %12lld %13lld %12lld %10d %8d\n", r.schedule.c_str(), r.depths,
                 static_cast<long long>(r.schedules), static_cast<long long>(r.evaluations),
                 static_cast<long long>(r.instructions), static_cast<long long>(r.messages),
-                r.in_flight, r.slots);
+                r.in_flight, r.activation_buffers);
   std::printf(
       "proved for each: dependencies, no deadlock under blocking rendezvous, equal order on links "
-      "and in groups,\nascending gradient order, slots, versions, reductions before verdict before "
-      "updates, nothing left live (%.1f s).\nOverlapping steps: all N that are multiples of D; tied, "
+      "and in groups,\nascending gradient order, buffers, versions, reductions before step "
+      "synchronisation before "
+      "updates, nothing left live (%.1f s).\nOverlapping steps: all N that are multiples of D; "
+      "tied, "
       "recomputed and other N, which are searched for, to D = 4, N = 5\n",
       seconds);
 }

@@ -37,7 +37,7 @@ Timeline::Timeline(const ComputePlan& plan, const LowerOptions& options)
   out_.versions.assign(out_.groups.size(), 1);
   out_.accumulators.assign(out_.groups.size(), 1);
   out_.period = plan.period;
-  tenant_of_.assign(at(plan.stages()) * at(plan.micro_batches), -1);
+  lease_of_.assign(at(plan.stages()) * at(plan.micro_batches), -1);
   for (const Group& group : out_.groups) reductions_.push_back(find_reduction(group));
   constexpr std::size_t kUsual = 7;  // instructions that a computation brings with it
   for (int w = 0; w < plan.depth; ++w) items_[at(w)].reserve(kUsual * plan.workers[at(w)].size());
@@ -54,19 +54,19 @@ void Timeline::last_send(int worker, const Instr& send) {
 
 void Timeline::finished(int worker, const Instr& in, int first, int size) {
   Instr free;
-  free.op = Op::FreeSlot;
+  free.op = Op::Release;
   free.pipe = in.pipe;
   free.stage = in.stage;
   free.micro = first;
   free.count = size;
   for (Instr micro = free; micro.micro < first + size; ++micro.micro)
-    tenant_of(micro) = static_cast<int>(leases_.size());
+    lease_of(micro) = static_cast<int>(leases_.size());
   leases_.push_back({worker, free, in.tick});
 }
 
 Schedule Timeline::finish() {
   wait_for_last_sends();
-  free_slots();
+  release_buffers();
   if (!plan_.forward_only) {
     if (plan_.period > 0)
       overlap();
@@ -74,12 +74,12 @@ Schedule Timeline::finish() {
       end_with_barrier();
   }
   fold();
-  count_slots();
+  count_buffers();
   return std::move(out_);
 }
 
 // A worker has one last message on its way: it waits for it before it starts the next, or at the
-// end of the iteration. A slot outlives its last computation by no more than that.
+// end of the iteration. A buffer outlives its last computation by no more than that.
 void Timeline::wait_for_last_sends() {
   for (int w = 0; w < plan_.depth; ++w) {
     const auto& sends = last_sends_[at(w)];
@@ -95,7 +95,7 @@ void Timeline::wait_for_last_sends() {
       wait.tick += (end ? period_ - 1 : position(order[i + 1]->tick)) - position(send.tick);
       const Phase phase = end ? Phase::Close : Phase::Wait;
       place(w, wait, phase);
-      Lease& t = leases_[at(tenant_of(send))];
+      Lease& t = leases_[at(lease_of(send))];
       if (std::tuple(t.tick, t.phase) < std::tuple(wait.tick, phase)) {
         t.tick = wait.tick;
         t.phase = phase;
@@ -104,7 +104,7 @@ void Timeline::wait_for_last_sends() {
   }
 }
 
-void Timeline::free_slots() {
+void Timeline::release_buffers() {
   std::ranges::sort(leases_, {},
                     [](const Lease& t) { return std::tuple(t.free.stage, t.free.micro); });
   for (Lease& t : leases_) {
@@ -172,8 +172,8 @@ bool Timeline::starts_eagerly(const Group& group, int tick) const {
 }
 
 // After the last computation: reductions, larger stage first since it is complete first, the tied
-// matrix at the end; with sharded optimizer state the norms of what is sharded; the verdict;
-// updates; then the new weights of what is sharded.
+// matrix at the end; with sharded optimizer state the norms of what is sharded; the step
+// synchronisation; updates; then the new weights of what is sharded.
 void Timeline::end_with_barrier() {
   const int end = period_ - 1, S = plan_.stages();
   std::vector<const Group*> order;
@@ -255,12 +255,12 @@ void Timeline::overlap() {
       last_update = std::max(last_update, needed);
     }
   }
-  const int verdict = last_update / period_ * period_ + period_ - 1;
+  const int step_sync = last_update / period_ * period_ + period_ - 1;
   // Workers may be as far apart as the pipeline is long; nobody waits for a report.
   const int timeout_scale = 1 + plan_.depth / period_;
   for (int w = 0; w < plan_.depth; ++w) {
-    step_op(w, Op::StepSyncStart, -1, verdict, Phase::Close);
-    step_op(w, Op::StepSyncWait, -1, verdict + timeout_scale * period_, Phase::Close);
+    step_op(w, Op::StepSyncStart, -1, step_sync, Phase::Close);
+    step_op(w, Op::StepSyncWait, -1, step_sync + timeout_scale * period_, Phase::Close);
   }
 }
 
@@ -290,32 +290,33 @@ void Timeline::fold() {
 }
 
 // Peaks over a run long enough to fill.
-void Timeline::count_slots() {
+void Timeline::count_buffers() {
   const int lag = out_.lag(), span = out_.span(), steps = lag + 2;
   const int blocks = (plan_.micro_batches + span - 1) / span;
-  struct Tenancy {
-    int full = 0;  // micro-batches that need the full slot
-    bool edge = false;
+  struct InUse {
+    bool boundary = false;
+    int live = 0;  // micro-batches that need the activation buffer
   };
-  std::vector<Tenancy> tenancies(at(steps) * at(plan_.stages()) * at(blocks));
+  std::vector<InUse> in_use(at(steps) * at(plan_.stages()) * at(blocks));
   const bool kept = out_.keeps_activations();
   for (const Program& program : out_.programs) {
-    int full = 0, edges = 0, most_full = 0, most_edges = 0;
+    int activations = 0, boundaries = 0, most_activations = 0, most_boundaries = 0;
     for (int k = 0; k < steps + lag; ++k)
       for (const Instr& in : program.body) {
         const int step = k + in.step;
         if (step < 0 || step >= steps || in.micro < 0) continue;
-        Tenancy& t = tenancies[(at(step) * at(plan_.stages()) + at(in.stage)) * at(blocks) +
-                               at(in.micro / span)];
-        if (acquires_boundary(in.op) && !std::exchange(t.edge, true)) ++edges;
-        if (releases_boundary(in.op) && std::exchange(t.edge, false)) --edges;
-        if (acquires_activations(in.op) && std::exchange(t.full, t.full + in.count) == 0) ++full;
-        most_full = std::max(most_full, full);
-        most_edges = std::max(most_edges, edges);
-        if (releases_activations(in.op, kept) && (t.full -= in.count) == 0) --full;
+        InUse& t = in_use[(at(step) * at(plan_.stages()) + at(in.stage)) * at(blocks) +
+                          at(in.micro / span)];
+        if (acquires_boundary(in.op) && !std::exchange(t.boundary, true)) ++boundaries;
+        if (releases_boundary(in.op) && std::exchange(t.boundary, false)) --boundaries;
+        if (acquires_activations(in.op) && std::exchange(t.live, t.live + in.count) == 0)
+          ++activations;
+        most_activations = std::max(most_activations, activations);
+        most_boundaries = std::max(most_boundaries, boundaries);
+        if (releases_activations(in.op, kept) && (t.live -= in.count) == 0) --activations;
       }
-    out_.slots.push_back(most_full);
-    out_.edge_slots.push_back(most_edges);
+    out_.activation_buffers.push_back(most_activations);
+    out_.boundary_buffers.push_back(most_boundaries);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// From step 0's clock to the body of a program: waits for the last messages, reductions, verdict
-// and updates, then the fold by the period.
+// From step 0's clock to the body of a program: waits for the last messages, reductions, step
+// synchronisation and updates, then the fold by the period.
 #include <map>
 #include <vector>
 
@@ -18,9 +18,9 @@ class Timeline {
   // of the tick, or among the messages that follow them.
   void compute(int worker, const Instr& in) { place(worker, in, Phase::Compute); }
   void message(int worker, const Instr& in) { place(worker, in, Phase::Exchange); }
-  // A message after which the slot is needed no more by others: its SendWait is placed here, too.
+  // A message after which the buffer is needed no more by others: its SendWait is placed here, too.
   void last_send(int worker, const Instr& send);
-  // `in` was the last computation in the slot of `size` micro-batches from `first` on.
+  // `in` was the last computation in the buffer of `size` micro-batches from `first` on.
   void finished(int worker, const Instr& in, int first, int size);
 
   Schedule finish();
@@ -39,14 +39,14 @@ class Timeline {
     int lag, index;  // iterations after its step's first; of the Item: in the order of placement
     auto operator<=>(const Place&) const = default;
   };
-  struct Lease {  // of an edge slot
+  struct Lease {  // of a boundary buffer
     int worker;
     Instr free;
     int tick;  // when the last computation is over
     Phase phase = Phase::Compute;
   };
-  int& tenant_of(const Instr& in) {  // index into leases_; -1: none yet
-    return tenant_of_[at(in.stage * plan_.micro_batches + in.micro)];
+  int& lease_of(const Instr& in) {  // index into leases_; -1: none yet
+    return lease_of_[at(in.stage * plan_.micro_batches + in.micro)];
   }
   // When one worker uses the weights and fills the gradients of a group.
   struct Use {
@@ -57,7 +57,7 @@ class Timeline {
   void place(int worker, Instr in, Phase phase);
   int position(int tick) const { return tick % period_; }
   void wait_for_last_sends();
-  void free_slots();
+  void release_buffers();
   std::map<int, Use> uses(const Group& group) const;  // by worker
   bool has_bubble_after(const Group& group, int tick) const;
   bool starts_eagerly(const Group& group, int tick) const;
@@ -68,7 +68,7 @@ class Timeline {
   Op find_reduction(const Group& group) const;  // Update where nothing is to be reduced
   Op reduction_of(const Group& group) const { return reductions_[at(group.stage)]; }
   void fold();
-  void count_slots();
+  void count_buffers();
 
   const ComputePlan& plan_;
   const LowerOptions& options_;
@@ -77,7 +77,7 @@ class Timeline {
   std::vector<std::vector<Item>> items_;        // per worker
   std::vector<std::vector<Instr>> last_sends_;  // per worker
   std::vector<Lease> leases_;
-  std::vector<int> tenant_of_;  // [stage][micro]
+  std::vector<int> lease_of_;   // [stage][micro]
   std::vector<Op> reductions_;  // per group
 };
 

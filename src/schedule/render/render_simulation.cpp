@@ -31,16 +31,16 @@ Json json_of(const WorkerTimes& w) {
               {"message_wait", w.message_wait},
               {"reduction_wait", w.reduction_wait},
               {"step_sync_wait", w.step_sync_wait},
-              {"full_slots", w.full_slots},
-              {"edge_slots", w.edge_slots}};
+              {"activation_buffers", w.activation_buffers},
+              {"boundary_buffers", w.boundary_buffers}};
   for (const auto& [key, list] :
        {std::pair("cells", &w.cells), std::pair("reductions", &w.reductions)}) {
     out[key] = Json::array();
     for (const Occupied& o : *list) out[key].push_back(json_of(o));
   }
   out["memory"] = Json::array();
-  for (const SlotsInUse& use : w.memory)
-    out["memory"].push_back(Json::array({use.time, use.full, use.edge}));
+  for (const BuffersInUse& use : w.memory)
+    out["memory"].push_back(Json::array({use.time, use.activations, use.boundary}));
   return out;
 }
 
@@ -52,18 +52,21 @@ std::string render_text(const Schedule& schedule, const Simulation& s) {
       concat(heading(schedule), "\n", seconds_text(s.step_seconds), " per ",
              overlaps ? "steady step" : "step", ", bubble ratio ", percent(s.bubble_ratio()), "; ",
              s.steps, s.steps == 1 ? " step" : " steps", " in ", seconds_text(s.makespan), "\n");
-  out += concat("of a step: messages ", seconds_text(s.messages), ", reductions and verdict ",
-                seconds_text(s.reductions), "\n\n");
-  out += format_row("", {"busy", "start-up", "middle", "tail", "full slots", "edge slots"});
+  out += concat("of a step: messages ", seconds_text(s.messages),
+                ", reductions and step synchronisation ", seconds_text(s.reductions), "\n\n");
+  out += format_row("", {"busy", "start-up", "middle", "tail", "activations", "boundary"});
   for (std::size_t w = 0; w < s.workers.size(); ++w) {
     const WorkerTimes& t = s.workers[w];
-    out += format_row(
-        "P" + std::to_string(w),
-        {seconds_text(t.busy), seconds_text(t.startup), seconds_text(t.middle),
-         seconds_text(t.tail), std::to_string(t.full_slots), std::to_string(t.edge_slots)});
+    out += format_row("P" + std::to_string(w),
+                      {seconds_text(t.busy), seconds_text(t.startup), seconds_text(t.middle),
+                       seconds_text(t.tail), std::to_string(t.activation_buffers),
+                       std::to_string(t.boundary_buffers)});
   }
   out += "\nstart-up, middle, tail: idle although messages and reductions cost nothing";
   if (overlaps) out += " (overlapping steps have no start-up and tail)";
+  out +=
+      "\nactivations, boundary: the most buffers in use, of what backward needs and of what "
+      "travels";
   return out + "\n";
 }
 

@@ -131,8 +131,8 @@ std::string render_peaks(const VerifyReport& report) {
     for (const WorkerReport& worker : report.workers) out += " " + std::to_string(worker.*peak);
   };
   line("most micro-batches in flight", &WorkerReport::in_flight);
-  line("slots", &WorkerReport::slots);
-  line("edge slots", &WorkerReport::edge_slots);
+  line("activation buffers", &WorkerReport::activation_buffers);
+  line("boundary buffers", &WorkerReport::boundary_buffers);
   line("weight versions", &WorkerReport::versions);
   return out + "\n";
 }
@@ -140,8 +140,8 @@ std::string render_peaks(const VerifyReport& report) {
 std::string render_instructions(const Schedule& schedule) {
   std::string out = heading(schedule) + "\n";
   for (std::size_t w = 0; w < schedule.programs.size(); ++w) {
-    out += concat("\nworker ", w, ": ", schedule.slots[w], " slots, ", schedule.edge_slots[w],
-                  " edge slots\n");
+    out += concat("\nworker ", w, ": ", schedule.activation_buffers[w], " activation buffers, ",
+                  schedule.boundary_buffers[w], " boundary buffers\n");
     const std::vector<Instr>& body = schedule.programs[w].body;
     for (std::size_t i = 0; i < body.size(); ++i)
       out += concat("body[", i, "] ", to_string(body[i]), "\n");

@@ -34,12 +34,12 @@ class Trace {
          {"dur", (o.end - o.start) * kMicroseconds},
          {"args", args}});
   }
-  void slots(int worker, const SlotsInUse& use) {
+  void buffers(int worker, const BuffersInUse& use) {
     add({{"ph", "C"},
-         {"name", concat("slots of worker ", worker)},
+         {"name", concat("buffers of worker ", worker)},
          {"pid", kWorkers},
          {"ts", use.time * kMicroseconds},
-         {"args", {{"full", use.full}, {"edge", use.edge}}}});
+         {"args", {{"activations", use.activations}, {"boundary", use.boundary}}}});
   }
   std::string finish(const std::string& title) && {
     return "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"schedule\": " + Json(title).dump() +
@@ -61,7 +61,7 @@ std::string render_trace(const Schedule& schedule, const Simulation& simulation)
     const WorkerTimes& worker = simulation.workers[static_cast<std::size_t>(w)];
     trace.name("thread_name", kWorkers, w, concat("worker ", w));
     for (const Occupied& o : worker.cells) trace.span(schedule, kWorkers, w, o);
-    for (const SlotsInUse& use : worker.memory) trace.slots(w, use);
+    for (const BuffersInUse& use : worker.memory) trace.buffers(w, use);
     if (worker.reductions.empty()) continue;
     if (!reduces) trace.name("process_name", kReductions, 0, "reductions");
     reduces = true;

@@ -6,7 +6,7 @@ namespace chimera::schedule {
 namespace {
 
 constexpr const char* kFormat = "chimera-schedule";
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 Json instructions(const std::vector<Instr>& list) {
   Json out = Json::array();
@@ -49,8 +49,8 @@ std::string to_json(const Schedule& s) {
   out["tied"] = s.tied;
   out["forward_only"] = s.forward_only;
   out["period"] = s.period;
-  out["slots"] = s.slots;
-  out["edge_slots"] = s.edge_slots;
+  out["activation_buffers"] = s.activation_buffers;
+  out["boundary_buffers"] = s.boundary_buffers;
   out["versions"] = s.versions;
   out["accumulators"] = s.accumulators;
   out["placement"] = s.placement;
@@ -71,8 +71,8 @@ Schedule from_json(const std::string& text, const std::string& name) {
   const StrictReader r = open_format(json, name, "schedule", kFormat, kVersion,
                                      "`chimera schedule show --format json` writes one");
   r.only({"format", "version", "name", "depth", "micro_batches", "pipeline_pairs", "virtual_stages",
-          "width", "tied", "forward_only", "period", "slots", "edge_slots", "versions",
-          "accumulators", "placement", "groups", "programs"},
+          "width", "tied", "forward_only", "period", "activation_buffers", "boundary_buffers",
+          "versions", "accumulators", "placement", "groups", "programs"},
          "a schedule");
   Schedule s;
   s.name = r["name"].text();
@@ -84,8 +84,8 @@ Schedule from_json(const std::string& text, const std::string& name) {
   s.tied = r["tied"].flag();
   s.forward_only = r["forward_only"].flag();
   s.period = r["period"].number();
-  s.slots = r["slots"].numbers();
-  s.edge_slots = r["edge_slots"].numbers();
+  s.activation_buffers = r["activation_buffers"].numbers();
+  s.boundary_buffers = r["boundary_buffers"].numbers();
   s.versions = r["versions"].numbers();
   s.accumulators = r["accumulators"].numbers();
   s.placement = r["placement"].list([](const StrictReader& pipe) { return pipe.numbers(); });

@@ -36,8 +36,8 @@ ComputePlan chimera_split(const Request& r) {
   return plan_of(problem, best_of(problem, split_rules(r.depth)));
 }
 
-ComputePlan chimera_overlapped(const Request& r, int slots, Index work) {
-  return overlapped_plan(split_problem(r), {.slots = slots, .work = work});
+ComputePlan chimera_overlapped(const Request& r, int buffers, Index work) {
+  return overlapped_plan(split_problem(r), {.buffers = buffers, .work = work});
 }
 
 ComputePlan chimera_doubling_searched(const Request& r) {
@@ -51,7 +51,7 @@ ComputePlan chimera_doubling_searched(const Request& r) {
                        .split = false,
                        .span = 2,
                        .singles = singles,
-                       .slots = 2 * r.depth});
+                       .buffers = 2 * r.depth});
   return plan_of(problem, best_of(problem, rules));
 }
 

@@ -21,8 +21,8 @@ std::vector<Circle> circles_of(const CyclicProblem& p, const CyclicTimes& times)
   return circles;
 }
 
-int peak_slots(const CyclicProblem& p, const Circle& circle) {
-  // At the circle's start the tenants of earlier turns are alive.
+int peak_buffers(const CyclicProblem& p, const Circle& circle) {
+  // At the circle's start the leases of earlier turns are alive.
   int alive = 0, most = 0;
   for (const Placed& placed : circle) {
     if (p.ops[at(placed.op)].part == Part::Forward) alive -= placed.turn;
@@ -35,9 +35,9 @@ int peak_slots(const CyclicProblem& p, const Circle& circle) {
   return most;
 }
 
-int peak_slots(const CyclicProblem& p, const CyclicTimes& times) {
+int peak_buffers(const CyclicProblem& p, const CyclicTimes& times) {
   int most = 0;
-  for (const Circle& circle : circles_of(p, times)) most = std::max(most, peak_slots(p, circle));
+  for (const Circle& circle : circles_of(p, times)) most = std::max(most, peak_buffers(p, circle));
   return most;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // Orders of the computations on their circles. An order fixes a period (the largest ratio of
-// latency to distance over all cycles of constraints), the times, and the slots.
+// latency to distance over all cycles of constraints), the times, and the buffers.
 #include <optional>
 
 #include "cyclic.h"
@@ -16,8 +16,8 @@ using Circle = std::vector<Placed>;  // by place
 std::vector<Circle> circles_of(const CyclicProblem& problem, const CyclicTimes& times);
 
 // The most micro-batches alive at once, from a forward's start to its weight gradient's end.
-int peak_slots(const CyclicProblem& problem, const Circle& circle);
-int peak_slots(const CyclicProblem& problem, const CyclicTimes& times);
+int peak_buffers(const CyclicProblem& problem, const Circle& circle);
+int peak_buffers(const CyclicProblem& problem, const CyclicTimes& times);
 
 // What the orders add to the constraints: each op of a circle before the next, the last before the
 // first of the next turn.

@@ -18,7 +18,7 @@ struct Stream {
   int pipe = 0, stage = 0, worker = 0;
   std::vector<std::pair<int, int>> blocks;  // of a forward: [first, last) in the pipe's own numbers
   std::vector<int> block_of;                // of each micro-batch
-  int share = std::numeric_limits<int>::max();   // of its worker's slots
+  int share = std::numeric_limits<int>::max();   // of its worker's buffers
   int forwards = 0, backwards = 0, weights = 0;  // started
   int alive = 0;
   std::vector<Index> forward_end, input_end;  // per block, per micro-batch
@@ -34,15 +34,15 @@ struct Choice {
   }
 };
 
-// Smaller is better: slots over the limit, length, slots.
+// Smaller is better: buffers over the limit, length, buffers.
 struct Rank {
   int excess = 0;
   Index makespan = 0;
-  int slots = 0;
+  int buffers = 0;
   auto operator<=>(const Rank&) const = default;
 };
 Rank rank_of(const ListResult& result, int limit) {
-  return {std::max(0, result.slots - limit), result.makespan, result.slots};
+  return {std::max(0, result.buffers - limit), result.makespan, result.buffers};
 }
 
 class Scheduler {
@@ -66,11 +66,12 @@ class Scheduler {
     }
   }
 
-  // Nothing where the slots stopped every worker before the end, or where it is clear before the
-  // end that the result would be no better than `rival`, for this limit of slots (beaten).
+  // Nothing where the buffers stopped every worker before the end, or where it is clear before the
+  // end that the result would be no better than `rival`, for this limit of buffers (beaten).
   std::optional<ListResult> run(const std::optional<Rank>& rival, int limit) {
     while (!events_.empty()) {
-      if (rival && !(Rank{std::max(0, result_.slots - limit), least_, result_.slots} < *rival)) {
+      if (rival &&
+          !(Rank{std::max(0, result_.buffers - limit), least_, result_.buffers} < *rival)) {
         beaten_ = true;
         return std::nullopt;
       }
@@ -106,7 +107,8 @@ class Scheduler {
     for (const std::vector<Stream*>& lanes : by_worker_) {
       std::vector<int> lane_stages;
       for (const Stream* lane : lanes) lane_stages.push_back(lane->stage);
-      const std::vector<int> shares = slot_shares(lane_stages, stages_, rule_.slots, rule_.spread);
+      const std::vector<int> shares =
+          buffer_shares(lane_stages, stages_, rule_.buffers, rule_.spread);
       for (std::size_t k = 0; k < lanes.size(); ++k) lanes[k]->share = shares[k];
     }
   }
@@ -118,7 +120,7 @@ class Scheduler {
 
   bool room(const Stream& lane) const {
     const auto [from, to] = lane.blocks[static_cast<std::size_t>(lane.forwards)];
-    return alive_[static_cast<std::size_t>(lane.worker)] + to - from <= rule_.slots &&
+    return alive_[static_cast<std::size_t>(lane.worker)] + to - from <= rule_.buffers &&
            lane.alive + to - from <= lane.share;
   }
 
@@ -171,7 +173,7 @@ class Scheduler {
       end += q.forward[s] * count;
       lane.forward_end[static_cast<std::size_t>(lane.forwards++)] = end;
       lane.alive += count, alive_[worker] += count;
-      result_.slots = std::max(result_.slots, alive_[worker]);
+      result_.buffers = std::max(result_.buffers, alive_[worker]);
       if (lane.stage + 1 < stages_) wake(end + q.message, neighbour(lane, 1)->worker);
     } else if (op == Op::BackwardInput) {
       first = lane.backwards++;
@@ -193,8 +195,8 @@ class Scheduler {
     wake(end, lane.worker);
   }
 
-  // The last gradient of a block frees its slots; nothing else can start on this worker before its
-  // end.
+  // The last gradient of a block frees its buffers; nothing else can start on this worker before
+  // its end.
   void finish_weight(Stream& lane) {
     const int block = lane.block_of[static_cast<std::size_t>(lane.weights++)];
     const auto [from, to] = lane.blocks[static_cast<std::size_t>(block)];
@@ -218,12 +220,12 @@ class Scheduler {
   ListResult result_;
 };
 
-// With more slots where they stop every worker; nothing when it is no better than `rival`.
+// With more buffers where they stop every worker; nothing when it is no better than `rival`.
 std::optional<ListResult> schedule_unless_beaten(const SearchProblem& problem, const ListRule& rule,
                                                  const std::optional<Rank>& rival) {
-  for (ListRule relaxed = rule;; ++relaxed.slots) {
+  for (ListRule relaxed = rule;; ++relaxed.buffers) {
     Scheduler scheduler(problem, relaxed);
-    std::optional<ListResult> result = scheduler.run(rival, rule.slots);
+    std::optional<ListResult> result = scheduler.run(rival, rule.buffers);
     if (result || scheduler.beaten()) return result;
   }
 }
@@ -240,7 +242,7 @@ ListResult best_of(const SearchProblem& problem, const std::vector<ListRule>& ru
   for (const ListRule& rule : rules) {
     std::optional<ListResult> result = schedule_unless_beaten(problem, rule, best_rank);
     if (!result) continue;
-    const Rank rank = rank_of(*result, rule.slots);
+    const Rank rank = rank_of(*result, rule.buffers);
     if (best && !(rank < *best_rank)) continue;
     best = std::move(result), best_rank = rank;
   }
@@ -248,11 +250,11 @@ ListResult best_of(const SearchProblem& problem, const std::vector<ListRule>& ru
   return *std::move(best);
 }
 
-std::vector<ListRule> split_rules(int slots) {
+std::vector<ListRule> split_rules(int buffers) {
   std::vector<ListRule> rules;
   for (int spread : {-1, 0, 1, 2, 4})
     for (Preference preference : {Preference::Oldest, Preference::Deepest, Preference::Steady})
-      rules.push_back({.preference = preference, .slots = slots, .spread = spread});
+      rules.push_back({.preference = preference, .buffers = buffers, .spread = spread});
   return rules;
 }
 

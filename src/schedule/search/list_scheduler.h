@@ -16,25 +16,25 @@ struct ListRule {
   bool split = true;  // input and weight gradient apart; else one Backward of their summed time
   int span = 1;       // micro-batches per forward; backwards have one
   int singles = 0;    // the first so many of each pipe go forward one by one all the same
-  int slots = 0;      // micro-batches alive at most, from forward's start to last gradient's end
-  int spread = -1;    // from 0 on, the slots are divided among the stages: see slot_shares
+  int buffers = 0;    // micro-batches alive at most, from forward's start to last gradient's end
+  int spread = -1;    // from 0 on, the buffers are divided among the stages: see buffer_shares
 };
 
 struct ListResult {
   ComputePlan plan;    // ticks are start times in quanta
   Index makespan = 0;  // quanta
-  int slots = 0;       // the most micro-batches alive on any worker
+  int buffers = 0;     // the most micro-batches alive on any worker
 };
 
-// Never fails: where `slots` stop every worker, it starts again with one more.
+// Never fails: where `buffers` stop every worker, it starts again with one more.
 ListResult list_schedule(const SearchProblem& problem, const ListRule& rule);
 
-// The best of several rules: fewest slots over their limits, then shortest, then fewest slots,
+// The best of several rules: fewest buffers over their limits, then shortest, then fewest buffers,
 // then the first.
 ListResult best_of(const SearchProblem& problem, const std::vector<ListRule>& rules);
 
 // What is tried for the split Chimera.
-std::vector<ListRule> split_rules(int slots);
+std::vector<ListRule> split_rules(int buffers);
 
 // Ticks are start times where the quantum is a computation, else their ranks.
 ComputePlan plan_of(const SearchProblem& problem, ListResult result);

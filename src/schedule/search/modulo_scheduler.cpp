@@ -15,14 +15,14 @@ std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::vector<CyclicEdge> slot_edges(const CyclicProblem& p, const ModuloRule& rule) {
   std::vector<CyclicEdge> edges;
-  for (int r = 0; r < p.resources && rule.slots > 0; ++r) {
+  for (int r = 0; r < p.resources && rule.buffers > 0; ++r) {
     std::vector<std::pair<int, int>> lanes;  // pipe, stage
     std::vector<int> stages;
     for (int pipe = 0; pipe < p.pipes; ++pipe)
       for (int s = 0; s < p.depth(); ++s)
         if (p.count(pipe) > 0 && p.ops[at(p.op(pipe, s, Part::Forward, 0))].resource == r)
           lanes.push_back({pipe, s}), stages.push_back(s);
-    const std::vector<int> shares = slot_shares(stages, p.depth(), rule.slots, rule.spread);
+    const std::vector<int> shares = buffer_shares(stages, p.depth(), rule.buffers, rule.spread);
     for (std::size_t k = 0; k < lanes.size(); ++k) {
       const auto [pipe, s] = lanes[k];
       const int n = p.count(pipe), m = shares[k];

@@ -9,19 +9,19 @@
 namespace chimera::schedule {
 
 struct ModuloRule {
-  int slots = 0;           // per worker; 0: unlimited
-  int spread = 0;          // of slot_shares
+  int buffers = 0;         // per worker; 0: unlimited
+  int spread = 0;          // of buffer_shares
   Index weight_bonus = 0;  // quanta added to a weight gradient's urgency
   Index budget = 2;        // placements per computation before giving up
 };
 
-// Slots are limited by dividing a worker's among its stages: with m slots, a stage's forward i
-// waits for its weight gradient i - m, an ordinary constraint. See slot_shares.
+// Buffers are limited by dividing a worker's among its stages: with m buffers, a stage's forward i
+// waits for its weight gradient i - m, an ordinary constraint. See buffer_shares.
 class ModuloScheduler {
  public:
   ModuloScheduler(const CyclicProblem& problem, const ModuloRule& rule);
 
-  // What constraints and slots alone allow.
+  // What constraints and buffers alone allow.
   Index least_period() const { return least_period_; }
   // Nothing where the budget does not suffice for this period.
   std::optional<CyclicTimes> run(Index period) const;

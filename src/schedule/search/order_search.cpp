@@ -212,7 +212,7 @@ class OrderSearch {
     return x.pipe == y.pipe && x.stage == y.stage && x.part == y.part;
   }
 
-  // False where more than the slots would be alive.
+  // False where more than the buffers would be alive.
   bool exchange(Circle& circle, int place) const {
     if (at(place) + 1 == circle.size()) {
       // The first follows the last one turn later: open the circle behind it instead.
@@ -221,7 +221,7 @@ class OrderSearch {
       --place;
     }
     std::swap(circle[at(place)], circle[at(place) + 1]);
-    return peak_slots(p_, circle) <= options_.slots;
+    return peak_buffers(p_, circle) <= options_.buffers;
   }
 
   static constexpr std::size_t kCandidates = 40;

@@ -6,7 +6,7 @@
 namespace chimera::schedule {
 
 struct OrderSearchOptions {
-  int slots = 0;    // most alive on a resource
+  int buffers = 0;  // most alive on a resource
   Index bound = 0;  // a period that will do
   Index work = 0;   // constraints to look at
   Index salt = 0;   // breaks ties differently

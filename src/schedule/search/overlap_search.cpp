@@ -37,7 +37,7 @@ CyclicTimes closed_form(const CyclicProblem& p, Index slack) {
 struct Found {
   CyclicTimes times;            // tightened
   std::vector<Circle> circles;  // as they were before
-  int slots = 0;                // used
+  int buffers = 0;              // used
   int allowed = 0;              // when it was looked for
 };
 
@@ -48,17 +48,17 @@ class OverlapSearch {
 
   CyclicTimes run(const std::vector<CyclicTimes>& seeds) {
     const int D = p_.depth(), N = p_.search.frame.micro_batches;
-    std::vector<int> slots = {limits_.slots};
-    if (limits_.slots == 0 && large()) slots = {D, D + D / 2, N};
-    if (limits_.slots == 0 && !large()) slots = {D, D + D / 4, D + D / 2, 2 * D, N};
+    std::vector<int> buffers = {limits_.buffers};
+    if (limits_.buffers == 0 && large()) buffers = {D, D + D / 2, N};
+    if (limits_.buffers == 0 && !large()) buffers = {D, D + D / 4, D + D / 2, 2 * D, N};
     for (Index slack : {Index{0}, Index{D}})
-      if (std::optional<Found> found = make(closed_form(p_, slack), slots.front())) keep(*found);
+      if (std::optional<Found> found = make(closed_form(p_, slack), buffers.front())) keep(*found);
     for (const CyclicTimes& seed : seeds)
-      if (std::optional<Found> found = make(seed, slots.front())) keep(*found);
-    for (int allowed : slots)
+      if (std::optional<Found> found = make(seed, buffers.front())) keep(*found);
+    for (int allowed : buffers)
       if (!done() && p_.ops.size() <= kMostPlaced) modulo(allowed);
     for (Index salt = 0; salt < kRounds; ++salt) improve(salt);
-    if (limits_.slots == 0 && p_.ops.size() <= kMostPlaced) save_slots();
+    if (limits_.buffers == 0 && p_.ops.size() <= kMostPlaced) save_buffers();
     return best_->times;
   }
 
@@ -67,17 +67,17 @@ class OverlapSearch {
     std::vector<Circle> circles = circles_of(p_, times);
     std::optional<CyclicTimes> tight = tightened(p_, circles, times.start);
     if (!tight) return std::nullopt;
-    const int slots = peak_slots(p_, *tight);
-    return Found{*std::move(tight), std::move(circles), slots, std::max(slots, allowed)};
+    const int buffers = peak_buffers(p_, *tight);
+    return Found{*std::move(tight), std::move(circles), buffers, std::max(buffers, allowed)};
   }
 
   // Fewer tries, so that none takes more than a few seconds.
   bool large() const { return p_.ops.size() > 2048; }
 
-  // Over the limit comes last; then the period, then the slots.
+  // Over the limit comes last; then the period, then the buffers.
   std::tuple<int, Index, int> rank(const Found& found) const {
-    const int over = limits_.slots > 0 ? std::max(0, found.slots - limits_.slots) : 0;
-    return {over, found.times.period, found.slots};
+    const int over = limits_.buffers > 0 ? std::max(0, found.buffers - limits_.buffers) : 0;
+    return {over, found.times.period, found.buffers};
   }
   void propose(const Found& found) {
     if (!best_ || rank(found) < rank(*best_)) best_ = found;
@@ -88,17 +88,17 @@ class OverlapSearch {
   }
   bool done() const {
     return best_ && best_->times.period <= bound_ &&
-           best_->slots <= (limits_.slots > 0 ? limits_.slots : p_.depth());
+           best_->buffers <= (limits_.buffers > 0 ? limits_.buffers : p_.depth());
   }
 
   // Rules of different tempers, since none is best everywhere.
-  std::vector<ModuloRule> rules(int slots) const {
+  std::vector<ModuloRule> rules(int buffers) const {
     std::vector<ModuloRule> out;
     const std::vector<int> spreads =
         large() ? std::vector<int>{0, 2} : std::vector<int>{0, 1, 2, 4, p_.depth()};
     for (int spread : spreads)
       for (Index bonus : {Index{0}, -2 * p_.search.quanta.unit})
-        out.push_back({.slots = slots, .spread = spread, .weight_bonus = bonus});
+        out.push_back({.buffers = buffers, .spread = spread, .weight_bonus = bonus});
     return out;
   }
 
@@ -128,7 +128,7 @@ class OverlapSearch {
       if (best_->times.period <= bound_) return;
       const CyclicTimes times =
           improved(p_, start.times, start.circles,
-                   {.slots = start.allowed, .bound = bound_, .work = work, .salt = salt});
+                   {.buffers = start.allowed, .bound = bound_, .work = work, .salt = salt});
       const std::optional<Found> found = make(times, start.allowed);
       if (!found || !(rank(*found) < rank(start))) continue;
       propose(*found);
@@ -136,16 +136,16 @@ class OverlapSearch {
     }
   }
 
-  // The same period with fewer slots.
-  void save_slots() {
-    for (bool saved = true; saved && best_->slots > 1;) {
+  // The same period with fewer buffers.
+  void save_buffers() {
+    for (bool saved = true; saved && best_->buffers > 1;) {
       saved = false;
-      const int slots = best_->slots - 1;
-      for (const ModuloRule& rule : rules(slots)) {
+      const int buffers = best_->buffers - 1;
+      for (const ModuloRule& rule : rules(buffers)) {
         const auto times = ModuloScheduler(p_, rule).run(best_->times.period);
-        const std::optional<Found> found = times ? make(*times, slots) : std::nullopt;
+        const std::optional<Found> found = times ? make(*times, buffers) : std::nullopt;
         if (found) propose(*found);
-        saved = best_->slots <= slots;
+        saved = best_->buffers <= buffers;
         if (saved) break;
       }
     }
@@ -171,10 +171,10 @@ ComputePlan overlapped_plan(const SearchProblem& problem, const OverlapLimits& l
   const CyclicProblem folded(problem);
   CyclicTimes times;
   if (folded.mirrored) times = search_overlap(folded, limits);
-  const int slots = limits.slots > 0 ? limits.slots : problem.frame.depth;
-  const ListResult barrier = best_of(problem, split_rules(slots));
+  const int buffers = limits.buffers > 0 ? limits.buffers : problem.frame.depth;
+  const ListResult barrier = best_of(problem, split_rules(buffers));
   const Index period = barrier.makespan + problem.quanta.update;
-  const bool fits = limits.slots == 0 || barrier.slots <= limits.slots;
+  const bool fits = limits.buffers == 0 || barrier.buffers <= limits.buffers;
   if (folded.mirrored && (times.period <= period || !fits)) return unfold(folded, times);
   // Its pipes do different things at a time.
   const CyclicProblem whole(problem, /*may_mirror=*/false);

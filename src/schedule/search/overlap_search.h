@@ -6,7 +6,7 @@
 namespace chimera::schedule {
 
 struct OverlapLimits {
-  int slots = 0;  // 0: none
+  int buffers = 0;  // 0: none
   Index work = kSearchWork;
 };
 

@@ -77,12 +77,12 @@ SearchProblem problem_like(const ComputePlan& plan, const Request& request) {
   return problem;
 }
 
-std::vector<int> slot_shares(const std::vector<int>& stages, int D, int slots, int spread) {
+std::vector<int> buffer_shares(const std::vector<int>& stages, int D, int buffers, int spread) {
   int sum = 0;
   for (int s : stages) sum += D - s + spread;
   std::vector<int> shares;
   for (int s : stages) {  // to the nearest; a half goes to the deeper stage
-    const int twice = 2 * slots * (D - s + spread) + sum - (2 * s < D ? 1 : 0);
+    const int twice = 2 * buffers * (D - s + spread) + sum - (2 * s < D ? 1 : 0);
     shares.push_back(std::max(1, twice / (2 * sum)));
   }
   return shares;

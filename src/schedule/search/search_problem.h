@@ -36,10 +36,10 @@ Quanta quantise(const StageTimes& times, int stages, bool recompute);
 // The same computations, places and micro-batches per pipe as another plan without splits.
 SearchProblem problem_like(const ComputePlan& plan, const Request& request);
 
-// Divides a worker's slots among its stages in proportion to D - stage + spread (a micro-batch of
-// stage s is away for 2(D - s) computations at least); each gets one. With slots of its own no
+// Divides a worker's buffers among its stages in proportion to D - stage + spread (a micro-batch of
+// stage s is away for 2(D - s) computations at least); each gets one. With buffers of its own no
 // stage waits for another's, so a step cannot get stuck.
-std::vector<int> slot_shares(const std::vector<int>& stages, int D, int slots, int spread);
+std::vector<int> buffer_shares(const std::vector<int>& stages, int D, int buffers, int spread);
 
 // Numbers a worker's start times by rank, so that ticks stay small whatever the quantum; with a
 // period, start times equal modulo the period stay so. Order is kept everywhere.

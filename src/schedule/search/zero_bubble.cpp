@@ -11,7 +11,7 @@ ComputePlan zb_h1(const Request& r) {
   problem.frame.name = "zb-h1";
   std::vector<ListRule> rules;
   for (Preference preference : {Preference::Steady, Preference::Oldest, Preference::Deepest})
-    rules.push_back({.preference = preference, .slots = r.depth});
+    rules.push_back({.preference = preference, .buffers = r.depth});
   return plan_of(problem, best_of(problem, rules));
 }
 

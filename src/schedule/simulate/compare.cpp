@@ -38,7 +38,7 @@ void count_memory(ComparedSchedule& row, const Schedule& s) {
   const auto [least, most] = std::ranges::minmax(weights);
   row.least_weights = least;
   row.most_weights = most;
-  const auto [few, many] = std::ranges::minmax(s.slots);
+  const auto [few, many] = std::ranges::minmax(s.activation_buffers);
   const double micro_batches = static_cast<double>(s.span()) / s.virtual_stages;
   row.least_activations = few * micro_batches;
   row.most_activations = many * micro_batches;

@@ -56,7 +56,7 @@ Costs free_messages(Costs costs) {
 Costs free_reductions(Costs costs) {
   costs.reduction_inter_node = costs.reduction_intra_node = {};
   costs.reductions_inline = false;
-  costs.contention = costs.verdict = 0;
+  costs.contention = costs.step_sync = 0;
   return costs;
 }
 

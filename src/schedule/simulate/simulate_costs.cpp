@@ -8,9 +8,9 @@ namespace chimera::schedule {
 namespace {
 
 constexpr const char* kFormat = "chimera-costs";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr const char* kWriter =
-    "a costs file begins with {\"format\": \"chimera-costs\", \"version\": 1, …}";
+    "a costs file begins with {\"format\": \"chimera-costs\", \"version\": 2, …}";
 
 constexpr double kMostCost = 1e18;  // seconds, bytes, seconds per byte
 
@@ -39,7 +39,7 @@ struct NumberKey {
 };
 constexpr std::array<NumberKey, 3> kNumbers = {{{"message_bytes", &Costs::message_bytes},
                                                 {"contention", &Costs::contention},
-                                                {"verdict", &Costs::verdict}}};
+                                                {"step_sync", &Costs::step_sync}}};
 struct FlagKey {
   const char* key;
   bool Costs::*flag;
@@ -88,7 +88,7 @@ Costs read_costs(const std::string& text, const std::string& name) {
   r.known({"format", "version", "forward", "backward_input", "backward_weight", "recompute",
            "update", "message_bytes", "gradient_bytes", "workers_per_node", "inter_node",
            "intra_node", "reduction_inter_node", "reduction_intra_node", "rendezvous",
-           "blocking_sends", "reductions_inline", "contention", "verdict"},
+           "blocking_sends", "reductions_inline", "contention", "step_sync"},
           "costs");
   Costs costs;
   const auto amounts = [](const StrictReader& value) {

@@ -28,7 +28,7 @@ EventMachine::EventMachine(const SimulatedPrograms& programs, const Costs& costs
   waiting_.resize(programs.channels.size());
   link_free_.resize(at(programs.links));
   reductions_.resize(programs.reductions.size() * at(steps));
-  verdicts_.resize(at(steps));
+  step_syncs_.resize(at(steps));
   out_.step_ends.assign(at(steps), 0);
   out_.workers.resize(workers_.size());
 }
@@ -82,7 +82,7 @@ void EventMachine::advance(int worker) {
     if (!w.entered) {
       w.entered = true;
       w.since = now_;
-      count_slots(worker, timed.full_begin, timed.edge_begin);
+      count_buffers(worker, timed.activations_begin, timed.boundary_begin);
       begin(worker, timed, step);
     }
     if (!complete(worker, timed, step)) return;
@@ -101,9 +101,9 @@ void EventMachine::begin(int worker, const TimedInstr& timed, int step) {
   } else if (starts_reduction(op)) {
     post_reduction(worker, reduction_id(timed, step));
   } else if (op == Op::StepSyncStart) {
-    VerdictState& verdict = verdicts_[at(step)];
-    if (++verdict.posted == static_cast<int>(workers_.size()))
-      push(now_ + costs_.verdict, Kind::StepSync, step);
+    StepSyncState& step_sync = step_syncs_[at(step)];
+    if (++step_sync.posted == static_cast<int>(workers_.size()))
+      push(now_ + costs_.step_sync, Kind::StepSync, step);
   }
 }
 
@@ -116,14 +116,14 @@ bool EventMachine::complete(int worker, const TimedInstr& timed, int step) {
   }
   if (waits_for_reduction(op) || (starts_reduction(op) && costs_.reductions_inline))
     return reductions_[at(reduction_id(timed, step))].done;
-  return op != Op::StepSyncWait || verdicts_[at(step)].done;
+  return op != Op::StepSyncWait || step_syncs_[at(step)].done;
 }
 
 void EventMachine::end(int worker, const TimedInstr& timed, int step) {
   Worker& w = workers_[at(worker)];
   WorkerTimes& times = out_.workers[at(worker)];
   const Op op = timed.instr->op;
-  count_slots(worker, timed.full_end, timed.edge_end);
+  count_buffers(worker, timed.activations_end, timed.boundary_end);
   if (is_compute(op) || op == Op::Update) {
     const double idle = w.started - w.last_end;
     (op == Op::Update ? times.tail : w.computed ? times.middle : times.startup) += idle;
@@ -141,15 +141,15 @@ void EventMachine::end(int worker, const TimedInstr& timed, int step) {
     out_.step_ends[at(step)] = std::max(out_.step_ends[at(step)], now_);
 }
 
-void EventMachine::count_slots(int worker, int full, int edge) {
-  if (full == 0 && edge == 0) return;
+void EventMachine::count_buffers(int worker, int activations, int boundary) {
+  if (activations == 0 && boundary == 0) return;
   Worker& w = workers_[at(worker)];
   WorkerTimes& times = out_.workers[at(worker)];
-  w.full_slots += full;
-  w.edge_slots += edge;
-  times.full_slots = std::max(times.full_slots, w.full_slots);
-  times.edge_slots = std::max(times.edge_slots, w.edge_slots);
-  if (timeline_) times.memory.push_back({now_, w.full_slots, w.edge_slots});
+  w.activation_buffers += activations;
+  w.boundary_buffers += boundary;
+  times.activation_buffers = std::max(times.activation_buffers, w.activation_buffers);
+  times.boundary_buffers = std::max(times.boundary_buffers, w.boundary_buffers);
+  if (timeline_) times.memory.push_back({now_, w.activation_buffers, w.boundary_buffers});
 }
 
 void EventMachine::occupy(int worker, const TimedInstr& timed) {
@@ -273,7 +273,7 @@ void EventMachine::handle(const Event& event) {
     }
     case Kind::Reduction: return end_reduction(event.id);
     case Kind::StepSync:
-      verdicts_[at(event.id)].done = true;
+      step_syncs_[at(event.id)].done = true;
       for (int w = 0; w < static_cast<int>(workers_.size()); ++w) ready_.push_back(w);
       return;
   }

@@ -41,14 +41,14 @@ class EventMachine {
     std::deque<int> queue;       // reductions posted and not over, in the order posted
     bool reducing = false;       // the first of them is under way
     std::vector<int> transfers;  // [key][step modulo lag + 1] -> transfer
-    int full_slots = 0, edge_slots = 0;
+    int activation_buffers = 0, boundary_buffers = 0;
   };
   struct Summing {  // one reduction of one step
     int posted = 0;
     bool begun = false, done = false;
     double started = 0;
   };
-  struct VerdictState {
+  struct StepSyncState {
     int posted = 0;
     bool done = false;
   };
@@ -68,7 +68,7 @@ class EventMachine {
   void begin(int worker, const TimedInstr& timed, int step);
   bool complete(int worker, const TimedInstr& timed, int step);
   void end(int worker, const TimedInstr& timed, int step);
-  void count_slots(int worker, int full, int edge);
+  void count_buffers(int worker, int activations, int boundary);
 
   void occupy(int worker, const TimedInstr& timed);
   void change_speed(int worker);
@@ -96,7 +96,7 @@ class EventMachine {
   std::vector<std::deque<int>> waiting_;  // per channel: transfers that one end has posted
   std::vector<double> link_free_;
   std::vector<Summing> reductions_;  // [step][reduction]
-  std::vector<VerdictState> verdicts_;
+  std::vector<StepSyncState> step_syncs_;
   SimulatedRun out_;
 };
 

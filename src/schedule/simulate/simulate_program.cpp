@@ -62,7 +62,7 @@ class Preparation {
       }
       out_.transfers.push_back(static_cast<int>(keys.size()));
       out_.busy.push_back(busy);
-      count_slots(timed_body);
+      count_buffers(timed_body);
     }
     return std::move(out_);
   }
@@ -145,34 +145,34 @@ class Preparation {
   }
 
   // A step meets its instructions by descending `step`, then in order of the body.
-  void count_slots(std::vector<TimedInstr>& body) const {
-    std::map<std::pair<int, int>, std::vector<TimedInstr*>> tenants;
+  void count_buffers(std::vector<TimedInstr>& body) const {
+    std::map<std::pair<int, int>, std::vector<TimedInstr*>> leases;
     for (TimedInstr& timed : body)
       if (timed.instr->micro >= 0)
-        tenants[{timed.instr->stage, timed.instr->micro / span_}].push_back(&timed);
-    for (auto& [lease, list] : tenants) {
+        leases[{timed.instr->stage, timed.instr->micro / span_}].push_back(&timed);
+    for (auto& [lease, list] : leases) {
       std::ranges::stable_sort(list, std::greater(),
                                [](const TimedInstr* m) { return m->instr->step; });
       const auto first = std::ranges::find_if(
           list, [](const TimedInstr* m) { return acquires_boundary(m->instr->op); });
-      if (first != list.end()) (*first)->edge_begin = 1;
-      if (releases_boundary(list.back()->instr->op)) list.back()->edge_end = -1;
-      count_full_slots(list);
+      if (first != list.end()) (*first)->boundary_begin = 1;
+      if (releases_boundary(list.back()->instr->op)) list.back()->boundary_end = -1;
+      count_activation_buffers(list);
     }
   }
 
-  // A full slot is taken with its first micro-batch and returned with its last.
-  void count_full_slots(const std::vector<TimedInstr*>& list) const {
+  // An activation buffer is taken with its first micro-batch and returned with its last.
+  void count_activation_buffers(const std::vector<TimedInstr*>& list) const {
     int micro_batches = 0;
     for (TimedInstr* timed : list) {
       const Op op = timed->instr->op;
       if (acquires_activations(op)) {
-        if (micro_batches == 0) timed->full_begin = 1;
+        if (micro_batches == 0) timed->activations_begin = 1;
         micro_batches += timed->instr->count;
       }
       if (releases_activations(op, kept_)) {
         micro_batches -= timed->instr->count;
-        if (micro_batches == 0) timed->full_end = -1;
+        if (micro_batches == 0) timed->activations_end = -1;
       }
     }
   }

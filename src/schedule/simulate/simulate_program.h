@@ -14,8 +14,8 @@ struct TimedInstr {
   int channel = -1;    // messages: index into SimulatedPrograms::channels
   int transfer = -1;   // messages: key within the worker
   int reduction = -1;  // index into SimulatedPrograms::reductions
-  // Slots taken and given back when the instruction begins and when it ends.
-  int full_begin = 0, full_end = 0, edge_begin = 0, edge_end = 0;
+  // Buffers taken and given back when the instruction begins and when it ends.
+  int activations_begin = 0, activations_end = 0, boundary_begin = 0, boundary_end = 0;
 };
 
 // All messages of one pipe from one worker to another; they match in the order posted.

@@ -81,7 +81,7 @@ void count(SweepRow& row, const Schedule& schedule) {
   for (const WorkerReport& worker : report.workers) {
     row.messages += worker.messages;
     row.in_flight = std::max(row.in_flight, worker.in_flight);
-    row.slots = std::max(row.slots, worker.slots);
+    row.activation_buffers = std::max(row.activation_buffers, worker.activation_buffers);
   }
 }
 
@@ -110,7 +110,7 @@ void merge(SweepRow& into, const SweepRow& row) {
   into.instructions += row.instructions;
   into.messages += row.messages;
   into.in_flight = std::max(into.in_flight, row.in_flight);
-  into.slots = std::max(into.slots, row.slots);
+  into.activation_buffers = std::max(into.activation_buffers, row.activation_buffers);
 }
 
 SweepRow prove(const SweepVariant& variant) {

@@ -1,6 +1,6 @@
 // Execution of all programs against each other. A send and its receive, the members of a reduction,
-// and all workers at the verdict block until the others are there: if this ends, so does every run,
-// since real transports only ever block less.
+// and all workers at the step synchronisation block until the others are there: if this ends, so
+// does every run, since real transports only ever block less.
 #include "chimera/schedule/verify.h"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ bool Machine::try_step(int w) {
     case Op::AllGatherWait: gather_wait(w, in); break;
     case Op::StepSyncWait: step_sync_wait(w); break;
     case Op::Update: update(w, in); break;
-    case Op::FreeSlot: free_slot(w, in); break;
+    case Op::Release: release(w, in); break;
   }
   advance(w);
   return true;
@@ -118,7 +118,7 @@ bool Machine::try_message(int w) {
   return true;
 }
 
-// The members of a collective, or all workers for the verdict, at once.
+// The members of a collective, or all workers for the step synchronisation, at once.
 bool Machine::try_together(int w) {
   const Instr in = current(w);
   const std::vector<int> all = members(in);
@@ -225,11 +225,11 @@ void Machine::check_end() const {
     if (!worker.under_way.empty())
       lacks(w, concat("'", to_string(worker.under_way.front()),
                       "' has no wait: something is left live"));
-    for (const auto& [key, lease] : worker.tenants)
-      lacks(w, concat("the slot of stage ", std::get<1>(key), ", micro-batch ",
-                      std::get<2>(key) * span_, ", is never freed"));
+    for (const auto& [key, lease] : worker.leases)
+      lacks(w, concat("the buffer of stage ", std::get<1>(key), ", micro-batch ",
+                      std::get<2>(key) * span_, ", is never released"));
     if (schedule_.forward_only) continue;
-    if (worker.verdicts < steps_) lacks(w, "there is no StepSyncWait");
+    if (worker.step_syncs < steps_) lacks(w, "there is no StepSyncWait");
     for (std::size_t s = 0; s < worker.groups.size(); ++s) {
       const GroupState& group = worker.groups[s];
       if (!group.held) continue;

@@ -1,4 +1,5 @@
-// Weight versions, accumulators, reductions, verdicts and updates: who may use what in which step.
+// Weight versions, accumulators, reductions, step synchronisations and updates: who may use what in
+// which step.
 #include <algorithm>
 
 #include "verify_state.h"
@@ -94,12 +95,12 @@ void Machine::gather_wait(int w, const Instr& in) {
   ++state.gathered;
 }
 
-// With a barrier the verdict decides about the updates, so the sums are complete before it; without
-// one it reports what has been done.
+// With a barrier the step synchronisation decides about the updates, so the sums are complete
+// before it; without one it reports what has been done.
 void Machine::step_sync_start(int w) {
   WorkerState& worker = workers_[at(w)];
   const int now = step(w);
-  if (worker.verdicts_started != now) fail(w, "a second verdict of the step");
+  if (worker.step_syncs_started != now) fail(w, "a second step synchronisation");
   for (const Group& group : schedule_.groups) {
     const GroupState& state = worker.groups[at(group.stage)];
     if (!state.held) continue;
@@ -113,20 +114,21 @@ void Machine::step_sync_start(int w) {
     if (!barrier() && state.updates <= now)
       fail(w, "stage ", group.stage, " has not been updated yet");
   }
-  ++worker.verdicts_started;
+  ++worker.step_syncs_started;
 }
 
 void Machine::step_sync_wait(int w) {
   WorkerState& worker = workers_[at(w)];
-  if (worker.verdicts != step(w) || worker.verdicts_started <= step(w))
-    fail(w, "no verdict is under way");
-  ++worker.verdicts;
+  if (worker.step_syncs != step(w) || worker.step_syncs_started <= step(w))
+    fail(w, "no step synchronisation is under way");
+  ++worker.step_syncs;
 }
 
 void Machine::update(int w, const Instr& in) {
   WorkerState& worker = workers_[at(w)];
   GroupState& state = worker.groups[at(in.stage)];
-  if (barrier() && worker.verdicts <= step(w)) fail(w, "an Update before the verdict of the step");
+  if (barrier() && worker.step_syncs <= step(w))
+    fail(w, "an Update before the step synchronisation");
   if (state.updates > step(w)) fail(w, "stage ", in.stage, " is updated a second time");
   check_complete(w, in.stage);
   if (schedule_.contributions(schedule_.groups[at(in.stage)]) > 1 && state.reduced <= step(w))

@@ -15,7 +15,7 @@ bool is_for_training(const Instr& in) {
   switch (in.op) {
     case Op::LoadMicro:
     case Op::Forward:
-    case Op::FreeSlot: return false;
+    case Op::Release: return false;
     case Op::SendStart:
     case Op::SendWait:
     case Op::RecvStart:
@@ -31,8 +31,8 @@ void Machine::check_training(int w, const Instr& in) const {
     fail(w, "evaluation has forwards and activations only");
   const bool ends_step = in.op == Op::StepSyncWait || in.op == Op::Update ||
                          in.op == Op::AllGatherStart || in.op == Op::AllGatherWait;
-  if (barrier() && workers_[at(w)].verdicts_started > step(w) && !ends_step)
-    fail(w, "only updates may follow the verdict of a step");
+  if (barrier() && workers_[at(w)].step_syncs_started > step(w) && !ends_step)
+    fail(w, "only updates may follow the step synchronisation");
 }
 
 // A micro-batch runs on one pipe.
@@ -42,45 +42,47 @@ void Machine::join_pipe(int w, const Instr& in) {
       fail(w, "micro-batch ", m, " runs on pipe ", pipe_of_[at(m)], " already");
 }
 
-// LoadMicro and RecvStart: takes an edge slot, or finds the one that these micro-batches have.
-void Machine::enter_slot(int w, const Instr& in) {
+// LoadMicro and RecvStart: takes a boundary buffer, or finds the one that these micro-batches have.
+void Machine::acquire_boundary(int w, const Instr& in) {
   const int block = in.micro / span_;
   if (block != (in.micro + in.count - 1) / span_)
-    fail(w, "it crosses the border between two slots of ", span_, " micro-batches");
+    fail(w, "it crosses the border between two buffers of ", span_, " micro-batches");
   WorkerState& worker = workers_[at(w)];
-  worker.tenants[{step(w), in.stage, block}];
-  int& most = report_.workers[at(w)].edge_slots;
-  most = std::max(most, static_cast<int>(worker.tenants.size()));
-  if (most > schedule_.edge_slots[at(w)])
-    fail(w, "it needs edge slot ", most, ", beyond the worker's pool of ",
-         schedule_.edge_slots[at(w)]);
+  worker.leases[{step(w), in.stage, block}];
+  int& most = report_.workers[at(w)].boundary_buffers;
+  most = std::max(most, static_cast<int>(worker.leases.size()));
+  if (most > schedule_.boundary_buffers[at(w)])
+    fail(w, "it needs boundary buffer ", most, ", beyond the worker's pool of ",
+         schedule_.boundary_buffers[at(w)]);
 }
 
 Lease& Machine::lease(int w, const Instr& in) {
   WorkerState& worker = workers_[at(w)];
-  const auto it = worker.tenants.find({step(w), in.stage, in.micro / span_});
-  if (it == worker.tenants.end())
-    fail(w, "these micro-batches have no slot: nothing was loaded or received, or it was freed");
+  const auto it = worker.leases.find({step(w), in.stage, in.micro / span_});
+  if (it == worker.leases.end())
+    fail(w,
+         "these micro-batches have no buffer: nothing was loaded or received, or it was released");
   return it->second;
 }
 
-void Machine::take_full(int w, Lease& t, int count) {
-  if (t.live == 0) ++workers_[at(w)].full;
+void Machine::acquire_activations(int w, Lease& t, int count) {
+  if (t.live == 0) ++workers_[at(w)].activations;
   t.live += count;
-  int& most = report_.workers[at(w)].slots;
-  most = std::max(most, workers_[at(w)].full);
-  if (most > schedule_.slots[at(w)])
-    fail(w, "it needs slot ", most, ", beyond the worker's pool of ", schedule_.slots[at(w)]);
+  int& most = report_.workers[at(w)].activation_buffers;
+  most = std::max(most, workers_[at(w)].activations);
+  if (most > schedule_.activation_buffers[at(w)])
+    fail(w, "it needs activation buffer ", most, ", beyond the worker's pool of ",
+         schedule_.activation_buffers[at(w)]);
 }
 
-void Machine::give_full(int w, Lease& t, int count) {
-  if ((t.live -= count) == 0) --workers_[at(w)].full;
+void Machine::release_activations(int w, Lease& t, int count) {
+  if ((t.live -= count) == 0) --workers_[at(w)].activations;
 }
 
 void Machine::load(int w, const Instr& in) {
   join_pipe(w, in);
   if (in.stage != 0 && in.stage != S_ - 1) fail(w, "only the first and the last stage read data");
-  enter_slot(w, in);
+  acquire_boundary(w, in);
   for (int m = in.micro; m < in.micro + in.count; ++m) {
     MicroState& state = micro(step(w), in.stage, m);
     if (state.loaded) fail(w, "micro-batch ", m, " is loaded twice");
@@ -103,8 +105,8 @@ void Machine::forward(int w, const Instr& in) {
       fail(w, "its input has not arrived: there is no RecvWait for micro-batch ", m);
     state.forward = true;
   }
-  take_full(w, t, in.count);
-  if (schedule_.forward_only || recomputes_) give_full(w, t, in.count);
+  acquire_activations(w, t, in.count);
+  if (schedule_.forward_only || recomputes_) release_activations(w, t, in.count);
   WorkerState& worker = workers_[at(w)];
   int& most = report_.workers[at(w)].in_flight;
   if (schedule_.forward_only)
@@ -122,7 +124,7 @@ void Machine::recompute(int w, const Instr& in) {
     if (state.recomputed) fail(w, "a second Recompute of micro-batch ", m);
     state.recomputed = true;
   }
-  take_full(w, t, in.count);
+  acquire_activations(w, t, in.count);
 }
 
 void Machine::backward(int w, const Instr& in) {
@@ -154,7 +156,7 @@ void Machine::backward(int w, const Instr& in) {
          "micro-batch ",
          last % schedule_.micro_batches, " was before");
   last = position + in.count - 1;
-  give_full(w, t, in.count);
+  release_activations(w, t, in.count);
   worker.in_flight -= in.count;
 }
 
@@ -184,13 +186,13 @@ void Machine::send(int w, const Instr& in) {
 void Machine::receive(int w, const Instr& in) {
   join_pipe(w, in);
   const bool activation = in.message == Message::Activation;
-  if (activation) enter_slot(w, in);
+  if (activation) acquire_boundary(w, in);
   ++lease(w, in).under_way;
   if (!activation)  // the gradient may lie where the output was
     for (const Instr& other : workers_[at(w)].under_way)
       if (other.op == Op::SendStart && other.message == Message::Activation &&
-          other.stage == in.stage && other.step == step(w) &&
-          other.micro < in.micro + in.count && in.micro < other.micro + other.count)
+          other.stage == in.stage && other.step == step(w) && other.micro < in.micro + in.count &&
+          in.micro < other.micro + other.count)
         fail(w, "the activation of the same micro-batch is still being sent (SendWait missing)");
   workers_[at(w)].under_way.push_back(in);
   workers_[at(w)].under_way.back().step = step(w);
@@ -211,25 +213,26 @@ void Machine::wait(int w, const Instr& in) {
                                        : micro(step(w), in.stage, m).gradient_here) = true;
 }
 
-void Machine::free_slot(int w, const Instr& in) {
+void Machine::release(int w, const Instr& in) {
   const Lease& t = lease(w, in);
   int first = in.micro / span_ * span_, end = std::min(first + span_, schedule_.micro_batches);
   while (pipe_of_[at(first)] != in.pipe && first < in.micro) ++first;
   while (end > in.micro + 1 && pipe_of_[at(end - 1)] != in.pipe) --end;
   if (in.micro != first || in.count != end - first)
-    fail(w, "a slot is freed as a whole: its micro-batches are ", end - first, " from ", first, " on");
+    fail(w, "a buffer is released as a whole: its micro-batches are ", end - first, " from ", first,
+         " on");
   for (int m = first; m < end; ++m) {
     const MicroState& state = micro(step(w), in.stage, m);
     if (schedule_.forward_only ? !state.forward : !state.backward)
-      fail(w, "the slot is in use: micro-batch ", m, " still needs its ",
+      fail(w, "the buffer is in use: micro-batch ", m, " still needs its ",
            schedule_.forward_only ? "Forward" : "Backward");
     if (schedule_.forward_only ? in.stage + 1 < S_ && !state.output_sent
                                : in.stage > 0 && !state.gradient_sent)
-      fail(w, "the slot is in use: micro-batch ", m, " has not been sent");
+      fail(w, "the buffer is in use: micro-batch ", m, " has not been sent");
   }
   if (t.under_way > 0)
-    fail(w, "the slot is in use: a message of it has had no wait (SendWait missing)");
-  workers_[at(w)].tenants.erase({step(w), in.stage, in.micro / span_});
+    fail(w, "the buffer is in use: a message of it has had no wait (SendWait missing)");
+  workers_[at(w)].leases.erase({step(w), in.stage, in.micro / span_});
 }
 
 }  // namespace chimera::schedule

@@ -29,8 +29,8 @@ void check_sizes(const Schedule& s) {
            " workers");
   };
   per_worker(s.programs.size(), "programs");
-  per_worker(s.slots.size(), "slots");
-  per_worker(s.edge_slots.size(), "edge_slots");
+  per_worker(s.activation_buffers.size(), "activation_buffers");
+  per_worker(s.boundary_buffers.size(), "boundary_buffers");
   ENSURE(s.period >= 0 && s.period <= kMostTick, "schedule: period is ", s.period,
          "; it must be 0 to ", kMostTick);
   const Index lag = s.lag();
@@ -77,9 +77,10 @@ void check_placement(const Schedule& s) {
   per_group(s.accumulators, "accumulators");
   for (int w = 0; w < s.depth; ++w) {
     const auto most = static_cast<int>(s.programs[at(w)].body.size()) * (kMostLag + 2);
-    for (const int slots : {s.slots[at(w)], s.edge_slots[at(w)]})
-      ENSURE(slots >= 0 && slots <= most, "schedule: worker ", w, " has ", s.slots[at(w)],
-             " slots and ", s.edge_slots[at(w)], " edge slots; they must be 0 to ", most);
+    for (const int buffers : {s.activation_buffers[at(w)], s.boundary_buffers[at(w)]})
+      ENSURE(buffers >= 0 && buffers <= most, "schedule: worker ", w, " has ",
+             s.activation_buffers[at(w)], " activation buffers and ", s.boundary_buffers[at(w)],
+             " boundary buffers; they must be 0 to ", most);
   }
 }
 
@@ -105,7 +106,7 @@ class InstrCheck {
       case Op::Backward:
       case Op::BackwardInput:
       case Op::BackwardWeight:
-      case Op::FreeSlot: return micro();
+      case Op::Release: return micro();
       case Op::SendStart:
       case Op::SendWait:
       case Op::RecvStart:

@@ -26,14 +26,15 @@ struct MicroState {
   bool backward_input = false, backward = false, gradient_sent = false;
 };
 
-// What a block of micro-batches at one stage of one step holds: an edge slot, and a full slot while
-// some of them need it. When that is, the verifier says itself (verify_rules.cpp), on purpose
-// without the predicates of instr.h: those who share a mistake cannot find it.
+// What a block of micro-batches at one stage of one step holds: a boundary buffer, and an
+// activation buffer while some of them need it. When that is, the verifier says itself
+// (verify_rules.cpp), on purpose without the predicates of instr.h: those who share a mistake
+// cannot find it.
 struct Lease {
   int under_way = 0;  // messages started and not waited for
-  int live = 0;       // micro-batches that need the full slot
+  int live = 0;       // micro-batches that need the activation buffer
 };
-using TenantKey = std::tuple<int, int, int>;  // step, stage, block
+using LeaseKey = std::tuple<int, int, int>;  // step, stage, block
 
 // Of one group at one worker, over all steps.
 struct GroupState {
@@ -47,12 +48,12 @@ struct GroupState {
 
 struct WorkerState {
   int iteration = 0, next = 0;  // index in the body
-  std::map<TenantKey, Lease> tenants;
-  int full = 0;                  // full slots in use
+  std::map<LeaseKey, Lease> leases;
+  int activations = 0;           // activation buffers in use
   std::vector<Instr> under_way;  // SendStart and RecvStart without their wait; step is the real one
   std::vector<GroupState> groups;
   std::vector<int> last_backward;  // per (pipe, stage) of this worker's current step
-  int verdicts_started = 0, verdicts = 0;
+  int step_syncs_started = 0, step_syncs = 0;
   int in_flight = 0;
 };
 
@@ -100,10 +101,10 @@ class Machine {
   void send(int worker, const Instr& in);
   void receive(int worker, const Instr& in);
   void wait(int worker, const Instr& in);
-  void free_slot(int worker, const Instr& in);
-  void enter_slot(int worker, const Instr& in);
-  void take_full(int worker, Lease& lease, int count);
-  void give_full(int worker, Lease& lease, int count);
+  void release(int worker, const Instr& in);
+  void acquire_boundary(int worker, const Instr& in);
+  void acquire_activations(int worker, Lease& lease, int count);
+  void release_activations(int worker, Lease& lease, int count);
   Lease& lease(int worker, const Instr& in);
   void join_pipe(int worker, const Instr& in);
 
@@ -128,7 +129,7 @@ class Machine {
   bool barrier() const { return schedule_.period == 0; }
 
   const Schedule& schedule_;
-  const int S_, steps_, lag_, span_;  // stages, run, largest -step, micro-batches of one slot
+  const int S_, steps_, lag_, span_;  // stages, run, largest -step, micro-batches of one buffer
   const bool recomputes_;
   std::vector<WorkerState> workers_;
   std::vector<MicroState> micros_;  // [step][stage][micro]
