@@ -36,10 +36,10 @@ class LoneStage {
     gradients_ = filled(stage_.parameters().layout.bytes(), 0);
     tied_ = filled(tied_layout_.layout.bytes(), 0.02f);
     tied_gradients_ = filled(tied_layout_.layout.bytes(), 0);
-    edge_ = filled(stage_.boundary_layout().bytes(), 0);
-    slot_ = filled(stage_.activation_layout().bytes(), 0);
+    boundary_ = filled(stage_.boundary_layout().bytes(), 0);
+    activations_ = filled(stage_.activation_layout().bytes(), 0);
     workspace_ = filled(stage_.workspace_layout().bytes(), 0);
-    const nn::BufferView all = edge();
+    const nn::BufferView all = boundary();
     for (Index i = 0; i < B * T; ++i) {
       stage_.tokens(all).i32()[i] = static_cast<std::int32_t>(i * 7919 % model.vocab_size);
       stage_.targets(all).i32()[i] = static_cast<std::int32_t>(i * 104729 % model.vocab_size);
@@ -72,7 +72,7 @@ class LoneStage {
     stage_.backward_weight(p);
   }
   const model::Stage& stage() const { return stage_; }
-  nn::BufferView edge() const { return {Flat{edge_.data()}, 0, B_, T_}; }
+  nn::BufferView boundary() const { return {Flat{boundary_.data()}, 0, B_, T_}; }
   Flat weights() const { return {weights_.data()}; }
   Flat gradients() const { return {gradients_.data()}; }
 
@@ -85,14 +85,14 @@ class LoneStage {
             .tied_weights = Flat{tied_.data()},
             .tied_embedding_gradients = Flat{tied_gradients_.data()},
             .tied_head_gradients = Flat{tied_gradients_.data()},
-            .boundary = edge(),
-            .activations = {Flat{slot_.data()}, 0, B_, T_},
+            .boundary = boundary(),
+            .activations = {Flat{activations_.data()}, 0, B_, T_},
             .workspace = Flat{workspace_.data()},
             .dropout_seed = 1,
             .loss_scale = 1.0f / static_cast<float>(B_ * T_)};
   }
   void renew_gradient() {
-    const Tensor from = stage_.input(edge()), to = stage_.gradient(edge());
+    const Tensor from = stage_.input(boundary()), to = stage_.gradient(boundary());
     std::copy_n(from.f32(), from.size(), to.f32());
   }
 
@@ -100,7 +100,7 @@ class LoneStage {
   Index B_, T_;
   model::Stage stage_;
   nn::ParameterLayout tied_layout_;
-  Buffer weights_, gradients_, tied_, tied_gradients_, edge_, slot_, workspace_;
+  Buffer weights_, gradients_, tied_, tied_gradients_, boundary_, activations_, workspace_;
 };
 
 // Zeroed gradients, their norm, and AdamW, on as many parameters as the stage has.
@@ -173,8 +173,8 @@ plan::PieceTimes measure_model_parts(Communicator& comm, const model::ModelConfi
   device->zero(wpe.data(), wpe.bytes());
   const Tensor tokens(wte.data(), DType::F32, {model.vocab_size, model.n_embd}),
       positions(wpe.data(), DType::F32, {model.n_positions, model.n_embd});
-  const nn::BufferView edge = first.edge();
-  const Tensor x = first.stage().input(edge), ids = first.stage().tokens(edge);
+  const nn::BufferView boundary = first.boundary();
+  const Tensor x = first.stage().input(boundary), ids = first.stage().tokens(boundary);
   const Dropout dropout{.probability = static_cast<float>(model.embd_pdrop)};
   for (LoneStage* stage : {&split, &whole, &selective, &last}) stage->forward();
   full.recompute();

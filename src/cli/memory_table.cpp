@@ -25,8 +25,7 @@ void print_memory(const Config& config) {
   const Programs programs = build_programs(config);
   const auto stages = plan::all_stage_bytes(shape_of(config), programs.train);
   std::printf("memory in GiB  %8s %10s %10s %10s %12s %12s %10s %11s %10s\n", "weights", "masters",
-              "gradients", "moments", "boundary buffers", "activation buffers", "workspace",
-              "reductions", "all");
+              "gradients", "moments", "boundary", "activations", "workspace", "reductions", "all");
   for (int w = 0; w < programs.train.depth; ++w) {
     const plan::WorkerFootprint f =
         plan::worker_footprint(stages, programs.train, &programs.evaluation, 0, w);

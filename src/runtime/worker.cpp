@@ -37,8 +37,8 @@ Worker::Worker(const Config& config, const Programs& programs, Communicator& com
   reduction_scratch_ = Buffer(device(), footprint_.reductions);
   losses_ = Buffer(device(), footprint_.losses);
   buffers_ =
-      BufferPool(device(), footprint_.boundary_buffers, footprint_.boundary_buffer_bytes,
-                 footprint_.activation_buffers, footprint_.activation_buffer_bytes, plan.span());
+      BufferPool(device(), {footprint_.boundary_buffers, footprint_.boundary_buffer_bytes},
+                 {footprint_.activation_buffers, footprint_.activation_buffer_bytes}, plan.span());
   if (comm.size() > 1) background_.emplace(tensors_.second_endpoint());
   for (const plan::StageStateBytes& bytes : footprint_.held) {
     const Group& group = plan.groups.at(static_cast<std::size_t>(bytes.stage));

@@ -72,7 +72,7 @@ TEST_CASE("a damaged file is refused by key") {
   refused("[1]", "is not a chimera-schedule file");
   refused("{", "x.json");
   refused(replaced(good, "chimera-schedule", "other"), "is not a chimera-schedule file");
-  refused(replaced(good, "\"version\": 2", "\"version\": 1"), "schedule.version is 1");
+  refused(replaced(good, "\"version\": 3", "\"version\": 2"), "schedule.version is 2");
   refused(replaced(good, "\"depth\": 2,", ""), "schedule.depth is missing");
   refused(replaced(good, "\"depth\": 2", "\"deep\": 2"), "schedule.deep is not a known key");
   refused(replaced(good, "\"depth\": 2", "\"depth\": 2.5"),

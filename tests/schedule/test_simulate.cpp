@@ -288,8 +288,8 @@ TEST_CASE("memory in use over time peaks at the pools and ends empty") {
       CHECK(s.workers[w].activation_buffers == schedule.activation_buffers[w]);
       CHECK(s.workers[w].boundary_buffers == schedule.boundary_buffers[w]);
       REQUIRE(!memory.empty());
-      CHECK(memory.back().full == 0);
-      CHECK(memory.back().edge == 0);
+      CHECK(memory.back().activations == 0);
+      CHECK(memory.back().boundary == 0);
       CHECK(std::ranges::is_sorted(memory, {}, &BuffersInUse::time));
     }
   }

@@ -32,7 +32,7 @@ TEST_CASE("costs read back from their file") {
 }
 
 TEST_CASE("a costs file needs little, and a wrong one is refused by key") {
-  const std::string head = R"({"format": "chimera-costs", "version": 1)";
+  const std::string head = R"({"format": "chimera-costs", "version": 2)";
   const Costs costs = read_costs(head + R"(, "forward": [1, 3]})", "c.json");
   CHECK(costs.backward_weight == std::vector<double>{1, 3});  // as the forward
   const auto refused = [&](const std::string& text, const std::string& piece) {
@@ -42,7 +42,7 @@ TEST_CASE("a costs file needs little, and a wrong one is refused by key") {
   refused("{}", "is not a chimera-costs file");
   refused("[", "c.json");
   refused(R"({"format": "chimera-costs"})", "costs.version is missing");
-  refused(R"({"format": "chimera-costs", "version": 2})", "costs.version is 2");
+  refused(R"({"format": "chimera-costs", "version": 1})", "costs.version is 1");
   refused(head + R"(, "foward": 1})", "costs.foward is not a known key");
   refused(head + R"(, "forward": -1})", "costs.forward is -1");
   refused(head + R"(, "forward": [1, "a"]})", "costs.forward[1] is \"a\"; it must be a number");

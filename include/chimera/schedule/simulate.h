@@ -65,7 +65,7 @@ struct Occupied {
 
 struct BuffersInUse {
   double time = 0;
-  int full = 0, edge = 0;  // from this time on
+  int activations = 0, boundary = 0;  // from this time on
 };
 
 // Per step in steady state, step_seconds = busy + startup + middle + tail + messages + reductions.
@@ -108,7 +108,7 @@ struct Simulation {
 Simulation simulate(const Schedule& schedule, const Costs& costs,
                     const SimulateOptions& options = {});
 
-// Costs as a file: {"format": "chimera-costs", "version": 1, …}, keys as the members of Costs, a
+// Costs as a file: {"format": "chimera-costs", "version": 2, …}, keys as the members of Costs, a
 // number or a list where a list may be, bandwidths as "seconds_per_byte". Missing keys keep their
 // defaults (backward_input and backward_weight: each as forward), unknown ones are refused; errors
 // name `name` and the key.

@@ -15,7 +15,7 @@ constexpr int kMostDepth = 32, kMostMicroBatches = 128;
 std::string row(const char* barrier, const TradePoint& p, double work) {
   char text[160];
   std::snprintf(text, sizeof text, "| %s | %g | %d | %.2f | %.1f %% |\n", barrier, p.update,
-                p.activation_buffers, p.idle, 100 * p.idle / (p.idle + work));
+                p.buffers, p.idle, 100 * p.idle / (p.idle + work));
   return text;
 }
 

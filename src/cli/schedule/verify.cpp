@@ -52,10 +52,10 @@ void print_sweep(int depth, int micro_batches) {
   const std::vector<SweepRow> rows = verify_all(depth, micro_batches);
   const double seconds = watch.seconds();
   std::printf("every schedule to D = %d, N = %d, in all its variants\n", depth, micro_batches);
-  std::printf("%-18s %7s %10s %12s %13s %12s %10s %6s\n", "schedule", "depths", "schedules",
+  std::printf("%-18s %7s %10s %12s %13s %12s %10s %8s\n", "schedule", "depths", "schedules",
               "evaluations", "instructions", "messages", "in flight", "buffers");
   for (const SweepRow& r : rows)
-    std::printf("%-18s %7d %10lld %12lld %13lld %12lld %10d %6d\n", r.schedule.c_str(), r.depths,
+    std::printf("%-18s %7d %10lld %12lld %13lld %12lld %10d %8d\n", r.schedule.c_str(), r.depths,
                 static_cast<long long>(r.schedules), static_cast<long long>(r.evaluations),
                 static_cast<long long>(r.instructions), static_cast<long long>(r.messages),
                 r.in_flight, r.activation_buffers);

@@ -50,10 +50,10 @@ class Lowering {
         span_(block_span(plan)),
         order_(in_global_order(plan)),
         timeline_(plan, options),
-        residents_(plan.placement.size() * at(S_ * blocks())) {
+        blocks_(plan.placement.size() * at(S_ * blocks())) {
     for (const Work& work : order_)
       if (const Instr& in = *work.instr; in.op == Op::Forward && in.stage == 0) {
-        Resident& r = resident(in);
+        BlockState& r = block_of(in);
         r.first = r.size == 0 ? in.micro : std::min(r.first, in.micro);
         r.size += in.count;
       }
@@ -70,7 +70,7 @@ class Lowering {
 
  private:
   // One boundary buffer's worth of micro-batches at one stage.
-  struct Resident {
+  struct BlockState {
     int first = 0, size = 0;      // set at stage 0, for all stages of the pipe
     int finished = 0;             // micro-batches through their last computation
     std::vector<Instr> sends;     // activations on their way
@@ -82,8 +82,8 @@ class Lowering {
   };
 
   int blocks() const { return (plan_.micro_batches + span_ - 1) / span_; }
-  Resident& resident(const Instr& in) {
-    return residents_[at((in.pipe * S_ + in.stage) * blocks() + in.micro / span_)];
+  BlockState& block_of(const Instr& in) {
+    return blocks_[at((in.pipe * S_ + in.stage) * blocks() + in.micro / span_)];
   }
   bool makes_input_gradient(Op op) const { return op == Op::Backward || op == Op::BackwardInput; }
 
@@ -95,7 +95,7 @@ class Lowering {
     return in;
   }
 
-  void receive(int worker, const Instr& in, Message message, Resident& r) {
+  void receive(int worker, const Instr& in, Message message, BlockState& r) {
     const auto needed = [&](const Instr& recv) {
       return recv.message == message && recv.micro < in.micro + in.count &&
              in.micro < recv.micro + recv.count;
@@ -115,7 +115,7 @@ class Lowering {
                in.micro / span_ == (in.micro + in.count - 1) / span_,
            "schedule ", plan_.name, ": ", to_string(in), " crosses buffers of ", span_,
            " micro-batches");
-    Resident& r = resident(in);
+    BlockState& r = block_of(in);
     if (in.op == Op::Forward) {
       if (first || last) timeline_.compute(work.worker, derived(in, Op::LoadMicro, in.tick));
       if (!first) receive(work.worker, in, Message::Activation, r);
@@ -132,7 +132,7 @@ class Lowering {
     timeline_.compute(work.worker, in);
     if (!finishes(in.op, plan_.forward_only)) return;
     r.finished += in.count;
-    const Resident& block = residents_[at(in.pipe * S_ * blocks() + in.micro / span_)];
+    const BlockState& block = blocks_[at(in.pipe * S_ * blocks() + in.micro / span_)];
     if (r.finished == block.size) timeline_.finished(work.worker, in, block.first, block.size);
   }
 
@@ -158,11 +158,11 @@ class Lowering {
         timeline_.last_send(o.worker, o.send);
       else
         timeline_.message(o.worker, o.send);
-      if (!last_of_block) resident(o.send).sends.push_back(o.send);
+      if (!last_of_block) block_of(o.send).sends.push_back(o.send);
       Instr recv = derived(o.send, Op::RecvStart, o.send.tick);
       recv.stage += o.send.message == Message::Activation ? 1 : -1;
       recv.peer = o.worker;
-      Resident& to = resident(recv);
+      BlockState& to = block_of(recv);
       if (recv.message == Message::Gradient) {
         const auto answered = [&](const Instr& send) {  // long received: what comes is made from it
           return send.micro < recv.micro + recv.count && recv.micro < send.micro + send.count;
@@ -183,7 +183,7 @@ class Lowering {
   const int S_, span_;
   std::vector<Work> order_;
   Timeline timeline_;
-  std::vector<Resident> residents_;  // [pipe][stage][block]
+  std::vector<BlockState> blocks_;  // [pipe][stage][block]
   std::vector<Outgoing> outbox_;
 };
 

@@ -294,28 +294,29 @@ void Timeline::count_buffers() {
   const int lag = out_.lag(), span = out_.span(), steps = lag + 2;
   const int blocks = (plan_.micro_batches + span - 1) / span;
   struct InUse {
-    int full = 0;  // micro-batches that need the activation buffer
-    bool edge = false;
+    bool boundary = false;
+    int live = 0;  // micro-batches that need the activation buffer
   };
   std::vector<InUse> in_use(at(steps) * at(plan_.stages()) * at(blocks));
   const bool kept = out_.keeps_activations();
   for (const Program& program : out_.programs) {
-    int full = 0, edges = 0, most_full = 0, most_boundary = 0;
+    int activations = 0, boundaries = 0, most_activations = 0, most_boundaries = 0;
     for (int k = 0; k < steps + lag; ++k)
       for (const Instr& in : program.body) {
         const int step = k + in.step;
         if (step < 0 || step >= steps || in.micro < 0) continue;
         InUse& t = in_use[(at(step) * at(plan_.stages()) + at(in.stage)) * at(blocks) +
                           at(in.micro / span)];
-        if (acquires_boundary(in.op) && !std::exchange(t.edge, true)) ++edges;
-        if (releases_boundary(in.op) && std::exchange(t.edge, false)) --edges;
-        if (acquires_activations(in.op) && std::exchange(t.full, t.full + in.count) == 0) ++full;
-        most_full = std::max(most_full, full);
-        most_boundary = std::max(most_boundary, edges);
-        if (releases_activations(in.op, kept) && (t.full -= in.count) == 0) --full;
+        if (acquires_boundary(in.op) && !std::exchange(t.boundary, true)) ++boundaries;
+        if (releases_boundary(in.op) && std::exchange(t.boundary, false)) --boundaries;
+        if (acquires_activations(in.op) && std::exchange(t.live, t.live + in.count) == 0)
+          ++activations;
+        most_activations = std::max(most_activations, activations);
+        most_boundaries = std::max(most_boundaries, boundaries);
+        if (releases_activations(in.op, kept) && (t.live -= in.count) == 0) --activations;
       }
-    out_.activation_buffers.push_back(most_full);
-    out_.boundary_buffers.push_back(most_boundary);
+    out_.activation_buffers.push_back(most_activations);
+    out_.boundary_buffers.push_back(most_boundaries);
   }
 }
 

@@ -54,8 +54,7 @@ std::string render_text(const Schedule& schedule, const Simulation& s) {
              s.steps, s.steps == 1 ? " step" : " steps", " in ", seconds_text(s.makespan), "\n");
   out += concat("of a step: messages ", seconds_text(s.messages),
                 ", reductions and step synchronisation ", seconds_text(s.reductions), "\n\n");
-  out += format_row(
-      "", {"busy", "start-up", "middle", "tail", "activation buffers", "boundary buffers"});
+  out += format_row("", {"busy", "start-up", "middle", "tail", "activations", "boundary"});
   for (std::size_t w = 0; w < s.workers.size(); ++w) {
     const WorkerTimes& t = s.workers[w];
     out += format_row("P" + std::to_string(w),
@@ -65,6 +64,9 @@ std::string render_text(const Schedule& schedule, const Simulation& s) {
   }
   out += "\nstart-up, middle, tail: idle although messages and reductions cost nothing";
   if (overlaps) out += " (overlapping steps have no start-up and tail)";
+  out +=
+      "\nactivations, boundary: the most buffers in use, of what backward needs and of what "
+      "travels";
   return out + "\n";
 }
 

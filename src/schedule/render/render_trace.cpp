@@ -39,7 +39,7 @@ class Trace {
          {"name", concat("buffers of worker ", worker)},
          {"pid", kWorkers},
          {"ts", use.time * kMicroseconds},
-         {"args", {{"full", use.activations}, {"edge", use.boundary}}}});
+         {"args", {{"activations", use.activations}, {"boundary", use.boundary}}}});
   }
   std::string finish(const std::string& title) && {
     return "{\"displayTimeUnit\": \"ms\", \"otherData\": {\"schedule\": " + Json(title).dump() +

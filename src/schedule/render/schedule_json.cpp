@@ -7,7 +7,7 @@
 namespace chimera::schedule {
 namespace {
 
-constexpr JsonFormat kFormat{"chimera-schedule", 2,
+constexpr JsonFormat kFormat{"chimera-schedule", 3,
                              "`chimera schedule show --format json` writes one", "schedule"};
 
 int integer(const JsonReader& r) {

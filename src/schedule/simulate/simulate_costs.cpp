@@ -10,8 +10,8 @@ namespace chimera::schedule {
 namespace {
 
 constexpr JsonFormat kFormat{
-    "chimera-costs", 1,
-    "a costs file begins with {\"format\": \"chimera-costs\", \"version\": 1, …}", "costs"};
+    "chimera-costs", 2,
+    "a costs file begins with {\"format\": \"chimera-costs\", \"version\": 2, …}", "costs"};
 
 constexpr double kMostCost = 1e18;  // seconds, bytes, seconds per byte
 

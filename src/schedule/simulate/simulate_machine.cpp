@@ -141,12 +141,12 @@ void EventMachine::end(int worker, const TimedInstr& timed, int step) {
     out_.step_ends[at(step)] = std::max(out_.step_ends[at(step)], now_);
 }
 
-void EventMachine::count_buffers(int worker, int full, int edge) {
-  if (full == 0 && edge == 0) return;
+void EventMachine::count_buffers(int worker, int activations, int boundary) {
+  if (activations == 0 && boundary == 0) return;
   Worker& w = workers_[at(worker)];
   WorkerTimes& times = out_.workers[at(worker)];
-  w.activation_buffers += full;
-  w.boundary_buffers += edge;
+  w.activation_buffers += activations;
+  w.boundary_buffers += boundary;
   times.activation_buffers = std::max(times.activation_buffers, w.activation_buffers);
   times.boundary_buffers = std::max(times.boundary_buffers, w.boundary_buffers);
   if (timeline_) times.memory.push_back({now_, w.activation_buffers, w.boundary_buffers});

@@ -68,7 +68,7 @@ class EventMachine {
   void begin(int worker, const TimedInstr& timed, int step);
   bool complete(int worker, const TimedInstr& timed, int step);
   void end(int worker, const TimedInstr& timed, int step);
-  void count_buffers(int worker, int full, int edge);
+  void count_buffers(int worker, int activations, int boundary);
 
   void occupy(int worker, const TimedInstr& timed);
   void change_speed(int worker);

@@ -66,17 +66,17 @@ Lease& Machine::lease(int w, const Instr& in) {
 }
 
 void Machine::acquire_activations(int w, Lease& t, int count) {
-  if (t.live == 0) ++workers_[at(w)].full;
+  if (t.live == 0) ++workers_[at(w)].activations;
   t.live += count;
   int& most = report_.workers[at(w)].activation_buffers;
-  most = std::max(most, workers_[at(w)].full);
+  most = std::max(most, workers_[at(w)].activations);
   if (most > schedule_.activation_buffers[at(w)])
     fail(w, "it needs activation buffer ", most, ", beyond the worker's pool of ",
          schedule_.activation_buffers[at(w)]);
 }
 
 void Machine::release_activations(int w, Lease& t, int count) {
-  if ((t.live -= count) == 0) --workers_[at(w)].full;
+  if ((t.live -= count) == 0) --workers_[at(w)].activations;
 }
 
 void Machine::load(int w, const Instr& in) {

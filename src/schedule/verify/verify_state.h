@@ -49,7 +49,7 @@ struct GroupState {
 struct WorkerState {
   int iteration = 0, next = 0;  // index in the body
   std::map<LeaseKey, Lease> leases;
-  int full = 0;                  // activation buffers in use
+  int activations = 0;           // activation buffers in use
   std::vector<Instr> under_way;  // SendStart and RecvStart without their wait; step is the real one
   std::vector<GroupState> groups;
   std::vector<int> last_backward;  // per (pipe, stage) of this worker's current step

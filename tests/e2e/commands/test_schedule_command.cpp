@@ -58,7 +58,7 @@ TEST_CASE("schedule simulate reads a costs file, whose numbers options replace")
   TemporaryFolder folder;
   const std::string file = (folder / "c.json").string();
   spit(file,
-       R"({"format": "chimera-costs", "version": 1, "forward": [1, 2], "backward_input": 1})");
+       R"({"format": "chimera-costs", "version": 2, "forward": [1, 2], "backward_input": 1})");
   // Stages of 1 + 3 and 2 + 4 seconds: the second is busy 2 * 6 after 1, and the first's backward.
   const CommandResult r = schedule("simulate -s 1f1b -D 2 -N 2 --costs " + file + " --format json");
   CHECK(r.exit_code == 0);

@@ -7,18 +7,18 @@ namespace chimera {
 using schedule::Instr;
 using schedule::Message;
 
-BufferPool::Slots(Device& device, Index boundaries, Index edge_bytes, Index activations,
-                  Index full_bytes, int span)
+BufferPool::BufferPool(Device& device, Size boundary, Size activations, int span)
     : span_(span),
-      edges_(device, checked_mul(boundaries, edge_bytes)),
-      fulls_(device, checked_mul(activations, full_bytes)),
-      leases_(static_cast<std::size_t>(boundaries)) {
-  for (Index i = 0; i < boundaries; ++i) {
+      boundary_(device, checked_mul(boundary.count, boundary.bytes)),
+      activations_(device, checked_mul(activations.count, activations.bytes)),
+      leases_(static_cast<std::size_t>(boundary.count)) {
+  for (Index i = 0; i < boundary.count; ++i) {
     Lease& lease = leases_[static_cast<std::size_t>(i)];
-    lease.boundary = edges_.data() + i * edge_bytes;
+    lease.boundary = boundary_.data() + i * boundary.bytes;
     lease.requests.assign(4 * static_cast<std::size_t>(span), 0);
   }
-  for (Index i = activations; i-- > 0;) free_fulls_.push_back(fulls_.data() + i * full_bytes);
+  for (Index i = activations.count; i-- > 0;)
+    free_activations_.push_back(activations_.data() + i * activations.bytes);
 }
 
 BufferPool::Lease& BufferPool::find(const Instr& in, Index step) {
@@ -29,7 +29,7 @@ BufferPool::Lease& BufferPool::find(const Instr& in, Index step) {
   return *it;
 }
 
-BufferPool::Lease& BufferPool::enter(const Instr& in, Index step) {
+BufferPool::Lease& BufferPool::acquire(const Instr& in, Index step) {
   Lease* free = nullptr;
   for (Lease& t : leases_) {
     if (t.stage == in.stage && t.block == in.micro / span_ && t.step == step) return t;
@@ -40,31 +40,31 @@ BufferPool::Lease& BufferPool::enter(const Instr& in, Index step) {
   free->stage = in.stage;
   free->block = in.micro / span_;
   free->step = step;
-  most_edges_ = std::max(most_edges_, ++edges_in_use_);
+  most_boundary_ = std::max(most_boundary_, ++boundary_in_use_);
   return *free;
 }
 
 void BufferPool::acquire_activations(Lease& lease, int count) {
   if (lease.live == 0) {
-    ENSURE(!free_fulls_.empty(), "stage ", lease.stage, ", step ", lease.step,
-           " finds all buffers in use");
-    lease.activations = free_fulls_.back();
-    free_fulls_.pop_back();
-    most_fulls_ = std::max(most_fulls_, ++fulls_in_use_);
+    ENSURE(!free_activations_.empty(), "stage ", lease.stage, ", step ", lease.step,
+           " finds all activation buffers in use");
+    lease.activations = free_activations_.back();
+    free_activations_.pop_back();
+    most_activations_ = std::max(most_activations_, ++activations_in_use_);
   }
   lease.live += count;
 }
 
 void BufferPool::release_activations(Lease& lease, int count) {
   if ((lease.live -= count) > 0) return;
-  free_fulls_.push_back(lease.activations);
+  free_activations_.push_back(lease.activations);
   lease.activations = nullptr;
-  --fulls_in_use_;
+  --activations_in_use_;
 }
 
-void BufferPool::leave(Lease& lease) {
+void BufferPool::release(Lease& lease) {
   lease.stage = lease.block = -1;
-  --edges_in_use_;
+  --boundary_in_use_;
 }
 
 Communicator::Request& BufferPool::request(Lease& lease, const Instr& in, bool sending) {

@@ -1,6 +1,7 @@
 #pragma once
 // The memory of micro-batches in flight on one worker: boundary buffers for what travels,
-// activation buffers for what backward needs. Who gets which buffer follows from the program alone.
+// activation buffers for what backward needs. Who gets which buffer follows from the program alone
+// (schedule/instr.h says when).
 #include <vector>
 
 #include "chimera/comm/communicator.h"
@@ -11,40 +12,42 @@ namespace chimera {
 
 class BufferPool {
  public:
-  // The micro-batches of one block at one stage of one step.
+  // What the micro-batches of one block at one stage of one step hold.
   struct Lease {
-    int stage = -1, block = -1;  // -1: nobody lives here
+    int stage = -1, block = -1;  // -1: nobody's
     Index step = 0;
     std::byte* boundary = nullptr;
-    std::byte* full = nullptr;  // nullptr: none now
-    int live = 0;               // micro-batches that need the activation buffer
+    std::byte* activations = nullptr;  // nullptr: none now
+    int live = 0;                      // micro-batches that need the activation buffer
     // Messages by place in the block: [2 * kinds * place + (sending? 2) + (gradient? 1)].
     std::vector<Communicator::Request> requests;
   };
+  struct Size {
+    Index count = 0, bytes = 0;  // of one
+  };
 
-  Slots() = default;
+  BufferPool() = default;
   // `span`: micro-batches of one block.
-  Slots(Device& device, Index boundaries, Index edge_bytes, Index activations, Index full_bytes,
-        int span);
+  BufferPool(Device& device, Size boundary, Size activations, int span);
 
   // Of the instruction's micro-batches: with a boundary buffer from now on.
-  Lease& enter(const schedule::Instr& in, Index step);
+  Lease& acquire(const schedule::Instr& in, Index step);
   Lease& find(const schedule::Instr& in, Index step);
   void acquire_activations(Lease& lease, int count);
   void release_activations(Lease& lease, int count);
-  void leave(Lease& lease);
+  void release(Lease& lease);
   Communicator::Request& request(Lease& lease, const schedule::Instr& in, bool sending);
   int span() const { return span_; }
   // The most that were in use at once.
-  Index most_boundary() const { return most_edges_; }
-  Index most_activations() const { return most_fulls_; }
+  Index most_boundary() const { return most_boundary_; }
+  Index most_activations() const { return most_activations_; }
 
  private:
   int span_ = 1;
-  Buffer edges_, fulls_;
+  Buffer boundary_, activations_;
   std::vector<Lease> leases_;  // per boundary buffer
-  std::vector<std::byte*> free_fulls_;
-  Index edges_in_use_ = 0, most_edges_ = 0, fulls_in_use_ = 0, most_fulls_ = 0;
+  std::vector<std::byte*> free_activations_;
+  Index boundary_in_use_ = 0, most_boundary_ = 0, activations_in_use_ = 0, most_activations_ = 0;
 };
 
 }  // namespace chimera
