@@ -19,6 +19,7 @@ set(chimera_cpu_sources cpu/cpu_ops cpu/isa cpu/limits cpu/matmul
 list(TRANSFORM chimera_cpu_sources PREPEND ${PROJECT_SOURCE_DIR}/kernels/)
 list(TRANSFORM chimera_cpu_sources APPEND .cpp)
 add_library(chimera_cpu STATIC ${chimera_cpu_sources})
+chimera_unity(chimera_cpu ${chimera_cpu_sources})
 target_link_libraries(chimera_cpu PUBLIC chimera_ops PRIVATE OneDNN::dnnl)
 target_include_directories(chimera_cpu INTERFACE ${PROJECT_SOURCE_DIR}/kernels)
 if(isa_names MATCHES avx2)
@@ -41,5 +42,6 @@ set(gpu_bench_sources gpu_bench op_cases op_cases_memory op_cases_products op_ch
 list(TRANSFORM gpu_bench_sources PREPEND ${PROJECT_SOURCE_DIR}/kernels/bench/)
 list(TRANSFORM gpu_bench_sources APPEND .cpp)
 add_library(chimera_gpu_bench STATIC ${gpu_bench_sources})
+chimera_unity(chimera_gpu_bench ${gpu_bench_sources})
 target_link_libraries(chimera_gpu_bench PUBLIC chimera_cpu
   "$<IF:$<BOOL:$<TARGET_PROPERTY:CHIMERA_EMULATED>>,chimera_cuda_emulated,chimera_cuda>" PRIVATE chimera_options)
