@@ -8,15 +8,15 @@
 namespace chimera::plan {
 namespace {
 
-constexpr Index kMostBytes = Index{1} << 20;
-constexpr const char* kMadeBy = "see configs/clusters/README.md for its keys";
+constexpr Index kClusterFileLimit = Index{1} << 20;
+constexpr const char* kClusterHelp = "see configs/clusters/README.md for its keys";
 
 // What no machine of today or of ten years is beyond.
 constexpr Range kFlops{1e8, 1e18, "operations per second"};
 constexpr Range kFraction{0.001, 1, "(a share of the peak)"};
-constexpr Range kMemory{1e6, 1e15, "bytes"};
+constexpr Range kDeviceMemory{1e6, 1e15, "bytes"};
 constexpr Range kBandwidth{1e5, 1e14, "bytes per second"};
-constexpr Range kLatency{0, 1, "seconds"};
+constexpr Range kLinkLatency{0, 1, "seconds"};
 constexpr Range kDevices{1, 4096, "devices"};
 constexpr Range kNodes{1, 1e7, "nodes"};
 
@@ -27,9 +27,9 @@ Fields value_of(const Fields& field) {
   return field["value"];
 }
 
-Link read_link(const Fields& field) {
+Link read_cluster_link(const Fields& field) {
   field.only({"latency", "bandwidth"});
-  return {value_of(field["latency"]).number(kLatency),
+  return {value_of(field["latency"]).number(kLinkLatency),
           value_of(field["bandwidth"]).number(kBandwidth)};
 }
 
@@ -37,7 +37,7 @@ Link read_link(const Fields& field) {
 
 Cluster parse_cluster(const std::string& text, const std::string& name) {
   const Json json = parse_json(text, name, JsonComments::Allow);
-  check_format(json, name, "chimera-cluster", 1, kMadeBy);
+  check_format(json, name, "chimera-cluster", 1, kClusterHelp);
   const Fields root(json, name, "");
   root.only({"format", "version", "name", "device", "devices_per_node", "inter_node"},
             {"intra_node", "nodes"});
@@ -54,21 +54,21 @@ Cluster parse_cluster(const std::string& text, const std::string& name) {
   c.achieved_fraction_16bit = device.has("achieved_fraction_16bit")
                                   ? value_of(device["achieved_fraction_16bit"]).number(kFraction)
                                   : c.achieved_fraction;
-  c.memory_bytes = value_of(device["memory_bytes"]).number(kMemory);
+  c.memory_bytes = value_of(device["memory_bytes"]).number(kDeviceMemory);
   c.memory_bandwidth = value_of(device["memory_bandwidth"]).number(kBandwidth);
   c.devices_per_node = value_of(root["devices_per_node"]).count(kDevices);
   if (root.has("nodes")) c.nodes = value_of(root["nodes"]).count(kNodes);
-  c.inter_node = read_link(root["inter_node"]);
+  c.inter_node = read_cluster_link(root["inter_node"]);
   if (c.devices_per_node > 1)
     ENSURE(root.has("intra_node"), name, ": intra_node is missing; a node has ", c.devices_per_node,
            " devices");
-  c.intra_node = root.has("intra_node") ? read_link(root["intra_node"]) : c.inter_node;
+  c.intra_node = root.has("intra_node") ? read_cluster_link(root["intra_node"]) : c.inter_node;
   c.reduction_inter_node = c.inter_node, c.reduction_intra_node = c.intra_node;
   return c;
 }
 
 Cluster read_cluster(const std::string& path) {
-  return parse_cluster(read_file(path, kMostBytes), path);
+  return parse_cluster(read_file(path, kClusterFileLimit), path);
 }
 
 }  // namespace chimera::plan

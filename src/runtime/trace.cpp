@@ -9,7 +9,7 @@
 namespace chimera {
 namespace {
 
-constexpr int kChannel = 102;
+constexpr int kTraceChannel = 102;
 
 std::string event_json(const TraceEvent& e, int rank, double origin) {
   char times[96];
@@ -29,16 +29,16 @@ std::string event_json(const TraceEvent& e, int rank, double origin) {
 std::string gather(Communicator& comm, const std::string& mine) {
   std::int64_t length = std::ssize(mine);
   if (comm.rank() != 0) {
-    comm.send(0, kChannel, std::as_bytes(std::span(&length, 1)), "the length of a trace");
-    comm.send(0, kChannel, std::as_bytes(std::span(mine)), "a trace");
+    comm.send(0, kTraceChannel, std::as_bytes(std::span(&length, 1)), "the length of a trace");
+    comm.send(0, kTraceChannel, std::as_bytes(std::span(mine)), "a trace");
     return "";
   }
   std::string all = mine;
   for (int rank = 1; rank < comm.size(); ++rank) {
-    comm.recv(rank, kChannel, std::as_writable_bytes(std::span(&length, 1)),
+    comm.recv(rank, kTraceChannel, std::as_writable_bytes(std::span(&length, 1)),
               "the length of a trace");
     std::string text(static_cast<std::size_t>(length), ' ');
-    comm.recv(rank, kChannel, std::as_writable_bytes(std::span(text)), "a trace");
+    comm.recv(rank, kTraceChannel, std::as_writable_bytes(std::span(text)), "a trace");
     if (!all.empty() && !text.empty()) all += ",\n";
     all += text;
   }
@@ -54,7 +54,7 @@ void write_traces(Communicator& comm, const std::string& directory, const std::v
     for (const TraceEvent& e : events)
       if (e.step == step && (origin == 0 || e.begin < origin)) origin = e.begin;
     if (comm.size() > 1)  // rank 0's clock begins all
-      broadcast(comm, kChannel, 0, std::as_writable_bytes(std::span(&origin, 1)),
+      broadcast(comm, kTraceChannel, 0, std::as_writable_bytes(std::span(&origin, 1)),
                 "the beginning of a trace");
     std::string mine;
     for (const TraceEvent& e : events)

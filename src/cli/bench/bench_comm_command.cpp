@@ -18,7 +18,7 @@ namespace {
 constexpr double kDeadline = 600, kSecondsPerSize = 0.3;
 constexpr Index kLeastRounds = 9, kMostRounds = 2000;
 
-struct Arguments {
+struct CommArguments {
   Index ranks = 2, most_bytes = Index{16} << 20;
   std::string save;
 };
@@ -112,7 +112,7 @@ void print(const plan::MeasuredLink& link, const char* what, bool reduction) {
   std::fflush(stdout);
 }
 
-void run(const Arguments& a, bool reduction) {
+void run(const CommArguments& a, bool reduction) {
   if (!a.save.empty()) check_writable(a.save);
   on_ranks(a.ranks, [&](Communicator& comm) {
     const plan::MeasuredLink link =
@@ -127,7 +127,7 @@ void run(const Arguments& a, bool reduction) {
 }
 
 void add(CLI::App& bench, const char* name, const char* about, bool reduction) {
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<CommArguments>();
   CLI::App* command = bench.add_subcommand(name, about);
   command->add_option("--ranks", arguments->ranks, "threads; under mpirun its ranks count")
       ->check(CLI::Range(Index{2}, Index{256}))

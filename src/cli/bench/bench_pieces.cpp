@@ -12,14 +12,14 @@
 namespace chimera::cli {
 namespace {
 
-struct Arguments {
+struct PiecesArguments {
   std::string model, save;
   std::vector<Index> samples = {1, 4};
   Index sequence = 0, threads = 1, workers = 0;
   int rounds = 9;
 };
 
-plan::MeasuredStep measure(const Arguments& a, const Config& config, Index workers,
+plan::MeasuredStep measure(const PiecesArguments& a, const Config& config, Index workers,
                            Index B) {
   const model::ModelConfig& m = config.model;
   plan::MeasuredStep step;
@@ -47,7 +47,7 @@ void print_row(const plan::MeasuredStep& s) {
   std::fflush(stdout);
 }
 
-void run(const Arguments& a) {
+void run(const PiecesArguments& a) {
   if (!a.save.empty()) check_writable(a.save);
   const Config config = model_option(a.model, a.sequence);
   const Index workers =
@@ -71,7 +71,7 @@ void run(const Arguments& a) {
 }  // namespace
 
 std::function<bool()> add_pieces_options(CLI::App& step) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<PiecesArguments>();
   CLI::Option* model = step.add_option(
       "--model", a->model, "measure the pieces of this preset or configuration for `chimera plan`");
   const auto needs_model = [&](CLI::Option* option) { option->needs(model); };

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "at.h"
+
 namespace chimera::schedule {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 bool starts_reduction(Op op) {
   return op == Op::AllReduceStart || op == Op::ReduceScatterStart || op == Op::AllGatherStart;
