@@ -7,8 +7,6 @@
 namespace chimera::schedule::broken {
 namespace {
 
-Schedule good() { return build_schedule({.depth = 4, .micro_batches = 4, .tied = true}); }
-
 TEST_CASE("broken: sizes out of range, by name") {
   const auto sized = [](int Schedule::*field, int value, const std::string& piece) {
     CAPTURE(value);
