@@ -61,7 +61,7 @@ if(cuda_found)
 else()
   add_library(chimera_cuda STATIC ${PROJECT_SOURCE_DIR}/src/ops/no_cuda/no_cuda.cpp
               ${PROJECT_SOURCE_DIR}/src/comm/no_cuda/no_device_transport.cpp)
-  target_include_directories(chimera_cuda INTERFACE ${PROJECT_SOURCE_DIR}/kernels)
+  target_include_directories(chimera_cuda INTERFACE ${PROJECT_SOURCE_DIR}/kernels ${PROJECT_SOURCE_DIR}/kernels/cuda)
   target_link_libraries(chimera_cuda PUBLIC chimera_ops chimera_comm PRIVATE chimera_options)
   if(cuda_wanted OR NOT CHIMERA_CUDA)
     message(STATUS "GPU backend: none (CHIMERA_CUDA=${CHIMERA_CUDA})")

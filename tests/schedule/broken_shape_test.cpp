@@ -1,5 +1,5 @@
 // Schedules that are refused without running them: sizes, ranges and places (verify_shape.cpp).
-// test_files.cpp has sizes that would take memory or time for ever.
+// files_test.cpp has sizes that would take memory or time for ever.
 #include <climits>
 
 #include "broken.h"
