@@ -4,7 +4,7 @@
 # cuda: no package, but the headers of cudnn-frontend (from PyPI's wheel) under CHIMERA_DEPS (default ~/.cache/chimera).
 set -euo pipefail
 
-build=(g++ cmake ninja-build pkg-config libdnnl-dev mpich libmpich-dev nlohmann-json3-dev libspdlog-dev
+build=(g++ mold cmake ninja-build pkg-config libdnnl-dev mpich libmpich-dev nlohmann-json3-dev libspdlog-dev
        libcli11-dev libzstd-dev zlib1g-dev libxxhash-dev)
 tests=(catch2 python3 xz-utils zstd)
 quickstart=(bible-kjv jargon-text xz-utils)

@@ -27,7 +27,7 @@ install_and_build() {
   [ $# -gt 0 ] || parts+=(quickstart)
   scripts/install_deps.sh "${parts[@]}"
   command -v xz >/dev/null || scripts/install_deps.sh quickstart
-  cmake -S . -B "$build" -G Ninja -DCHIMERA_TESTS=OFF -DCHIMERA_BENCHMARKS=OFF >/dev/null
+  cmake -S . -B "$build" -G Ninja -DCHIMERA_TESTS=OFF | sed -n 's/^-- \(GPU backend\)/\1/p'
   cmake --build "$build" --target chimera -j "$(nproc)"
 }
 

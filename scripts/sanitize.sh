@@ -4,17 +4,17 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind=${1:?which sanitizers: address,undefined or thread}
-build=build-${kind%%,*}
 filter='~[slow]~[no-sanitizer]'
 case $kind in
-  address*) targets=(test_unit_base test_unit_tokenizer test_unit_data test_unit_checkpoint test_unit_train test_kernels
+  address*) preset=asan build=build-address
+            targets=(test_unit_base test_unit_tokenizer test_unit_data test_unit_checkpoint test_unit_train test_kernels
                      test_nn test_schedule test_comm test_comm_copies test_fuzz test_cuda_emulator test_cuda_comm) ;;
   # [races]: programs that are wrong on purpose; tests of this kind have them in child processes.
-  thread) targets=(test_comm test_comm_copies test_parallel test_cuda_emulator test_cuda_comm); filter+='~[races]' ;;
+  thread) preset=tsan build=build-thread
+          targets=(test_comm test_comm_copies test_parallel test_cuda_emulator test_cuda_comm); filter+='~[races]' ;;
   *) echo "sanitize.sh: unknown sanitizers '$kind'" >&2; exit 2 ;;
 esac
-cmake -S . -B "$build" -G Ninja -DCHIMERA_WERROR=ON -DCHIMERA_TESTS=ON -DCHIMERA_BENCHMARKS=OFF \
-  -DCHIMERA_CUDA=OFF -DCHIMERA_SANITIZE="$kind" >/dev/null  # CUDA's sources are the emulator's here
+cmake --preset "$preset" >/dev/null  # without CUDA: its sources are the emulator's here
 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 export ASAN_OPTIONS=detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1

@@ -6,6 +6,6 @@ cd "$(dirname "$0")/.."
 scripts/install_deps.sh build tests
 build=${BUILD_DIR:-build}
 jobs=$(nproc)
-cmake -S . -B "$build" -G Ninja -DCHIMERA_WERROR=ON -DCHIMERA_TESTS=ON >/dev/null
+cmake -S . -B "$build" -G Ninja -DCHIMERA_TESTS=ON | sed -n 's/^-- \(GPU backend\)/\1/p'
 cmake --build "$build" -j "$jobs"
 ctest --test-dir "$build" --output-on-failure --no-tests=error -j "$jobs" "$@"

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kFormat = "chimera-checkpoint";
 constexpr std::string_view kSealBegin = ",\n\"checksum\": \"", kSealEnd = "\"\n}\n";
-constexpr std::size_t kDigits = 32;
+constexpr std::size_t kSealDigits = 32;
 
 std::string line(const std::string& key, const Json& value) {
   return Json(key).dump() + ": " + value.dump() + ",\n";
@@ -26,13 +26,13 @@ Json object_of(const std::string& text, const char* what) {
 
 // The text that the seal's checksum covers; throws unless seal and text agree.
 std::string_view check_seal(std::string_view text, const std::string& name) {
-  constexpr std::size_t kSealed = kSealBegin.size() + kDigits + kSealEnd.size();
+  constexpr std::size_t kSealed = kSealBegin.size() + kSealDigits + kSealEnd.size();
   const bool shaped = text.size() > kSealed && text.ends_with(kSealEnd) &&
                       text.substr(text.size() - kSealed).starts_with(kSealBegin);
   ENSURE(shaped, name, " is damaged: it does not end with its checksum");
   const std::string_view body = text.substr(0, text.size() - kSealed);
   const std::string_view stored =
-      text.substr(text.size() - kSealEnd.size() - kDigits).substr(0, kDigits);
+      text.substr(text.size() - kSealEnd.size() - kSealDigits).substr(0, kSealDigits);
   ENSURE(checksum_of(std::as_bytes(std::span(body))) == stored, name,
          " is damaged (or was edited): its text does not have its checksum");
   return body;

@@ -9,14 +9,14 @@ namespace chimera::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "step-", kInfix = ".tmp.";
-constexpr std::size_t kDigits = 8;
+constexpr std::size_t kStepDigits = 8;
 
 }  // namespace
 
 std::string step_name(Index step) {
   ENSURE(step >= 0, "a checkpoint's step is ", step, "; it cannot be negative");
   std::string digits = std::to_string(step);
-  if (digits.size() < kDigits) digits.insert(0, kDigits - digits.size(), '0');
+  if (digits.size() < kStepDigits) digits.insert(0, kStepDigits - digits.size(), '0');
   return std::string(kPrefix) + digits;
 }
 

@@ -8,18 +8,12 @@
 
 #include "chimera/base/json.h"
 #include "chimera/checkpoint/checkpoint.h"
+#include "grouped.h"
 
 namespace chimera::cli {
 namespace {
 
 using checkpoint::Checkpoint;
-
-// 1234567 as 1,234,567.
-std::string grouped(Index value) {
-  std::string text = std::to_string(value);
-  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
-  return text;
-}
 
 template <class... Parts>
 void say(const std::string& label, const Parts&... parts) {

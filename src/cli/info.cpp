@@ -13,13 +13,14 @@
 #include "chimera/setup/programs.h"
 #include "commands.h"
 #include "gpu_report.h"
+#include "grouped.h"
 #include "memory_table.h"
 #include "train_command.h"
 
 namespace chimera::cli {
 namespace {
 
-struct InfoArguments {
+struct ConfigInfoArguments {
   std::string config;
   std::vector<std::string> overrides;
 };
@@ -28,14 +29,7 @@ Index physical_memory() {
   return checked_mul(Index{sysconf(_SC_PHYS_PAGES)}, Index{sysconf(_SC_PAGESIZE)});
 }
 
-// "1,389,327,360".
-std::string grouped(Index value) {
-  std::string digits = std::to_string(value);
-  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
-  return digits;
-}
-
-void print_config(const InfoArguments& a) {
+void print_config(const ConfigInfoArguments& a) {
   const Config c = load_config(a.config, a.overrides);
   const ParallelConfig& p = c.parallel;
   std::cout << "parameters     " << grouped(model::parameter_count(c.model)) << "\n"
@@ -58,7 +52,7 @@ void print_config(const InfoArguments& a) {
 void add_info_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "info", "What this build has, what it sees, and what a configuration takes");
-  const auto arguments = std::make_shared<InfoArguments>();
+  const auto arguments = std::make_shared<ConfigInfoArguments>();
   command->add_option("--config", arguments->config,
                       "a configuration: its parameters, batch and the memory of each worker; its "
                       "data need not exist");

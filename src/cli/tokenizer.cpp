@@ -21,7 +21,7 @@ constexpr const char* kTokenizerHelp = "Folder with vocab.json and merges.txt, o
 
 constexpr std::size_t kBlock = std::size_t{16} << 20;  // of text read at a time
 
-void finish_output() {
+void finish_tokens() {
   std::cout.flush();
   ENSURE(std::cout.good(), "cannot write to standard output; is the disk full?");
 }
@@ -100,7 +100,7 @@ void train(const TrainArguments& arguments) {
             << tokenizer.merge_count() << " merges from " << trainer.bytes()
             << " bytes, fingerprint " << tokenizer.fingerprint() << (same ? " (unchanged)" : "")
             << "\n";
-  finish_output();
+  finish_tokens();
 }
 
 void add_train(CLI::App& parent) {
@@ -154,7 +154,7 @@ void encode(const EncodeArguments& arguments) {
   });
   print_ids(tokenizer.encode_parallel(text, special), first);
   std::cout << '\n';
-  finish_output();
+  finish_tokens();
 }
 
 void add_encode(CLI::App& parent) {
@@ -190,7 +190,7 @@ void decode(const DecodeArguments& arguments) {
   std::string word;
   if (arguments.ids.empty())
     while (std::cin >> word) print_token(tokenizer, word);
-  finish_output();
+  finish_tokens();
 }
 
 void add_decode(CLI::App& parent) {
@@ -219,10 +219,10 @@ void info(const std::string& path) {
   for (const TokenId id : tokenizer.special_tokens())
     std::cout << tokenizer.token_bytes(id) << " (" << id << ") ";
   std::cout << "\nfingerprint  " << tokenizer.fingerprint() << "\n";
-  finish_output();
+  finish_tokens();
 }
 
-void add_info(CLI::App& parent) {
+void add_tokenizer_info(CLI::App& parent) {
   CLI::App* command = parent.add_subcommand("info", "Size, special tokens and fingerprint");
   const auto path = std::make_shared<std::string>();
   command->add_option("--tokenizer", *path, kTokenizerHelp)->required();
@@ -242,7 +242,7 @@ void add_tokenizer_command(CLI::App& app) {
   add_train(*command);
   add_encode(*command);
   add_decode(*command);
-  add_info(*command);
+  add_tokenizer_info(*command);
 }
 
 }  // namespace chimera::cli

@@ -30,7 +30,7 @@ JsonReader value_of(const JsonReader& field) {
 
 Link read_link(const JsonReader& field) {
   field.only({"latency", "bandwidth"});
-  return {value_of(field["latency"]).number(kLatency),
+  return {value_of(field["latency"]).number(kLinkLatency),
           value_of(field["bandwidth"]).number(kBandwidth)};
 }
 
@@ -54,21 +54,21 @@ Cluster parse_cluster(const std::string& text, const std::string& name) {
   c.achieved_fraction_16bit = device.has("achieved_fraction_16bit")
                                   ? value_of(device["achieved_fraction_16bit"]).number(kFraction)
                                   : c.achieved_fraction;
-  c.memory_bytes = value_of(device["memory_bytes"]).number(kMemory);
+  c.memory_bytes = value_of(device["memory_bytes"]).number(kDeviceMemory);
   c.memory_bandwidth = value_of(device["memory_bandwidth"]).number(kBandwidth);
   c.devices_per_node = value_of(root["devices_per_node"]).count(kDevices);
   if (root.has("nodes")) c.nodes = value_of(root["nodes"]).count(kNodes);
-  c.inter_node = read_link(root["inter_node"]);
+  c.inter_node = read_cluster_link(root["inter_node"]);
   if (c.devices_per_node > 1)
     ENSURE(root.has("intra_node"), name, ": intra_node is missing; a node has ", c.devices_per_node,
            " devices");
-  c.intra_node = root.has("intra_node") ? read_link(root["intra_node"]) : c.inter_node;
+  c.intra_node = root.has("intra_node") ? read_cluster_link(root["intra_node"]) : c.inter_node;
   c.reduction_inter_node = c.inter_node, c.reduction_intra_node = c.intra_node;
   return c;
 }
 
 Cluster read_cluster(const std::string& path) {
-  return parse_cluster(read_file(path, kMostBytes), path);
+  return parse_cluster(read_file(path, kClusterFileLimit), path);
 }
 
 }  // namespace chimera::plan

@@ -20,7 +20,7 @@
 namespace chimera {
 namespace {
 
-constexpr int kChannel = 103;
+constexpr int kBackendChannel = 103;
 
 // Whom a worker exchanges micro-batches with, by rank.
 std::vector<int> peers_of(const Programs& programs, int rank) {
@@ -64,7 +64,7 @@ void refuse_sharing(Communicator& comm, const CudaDevice& device) {
   const std::string bus = bus_of(device);
   const double mine = identity_of(bus);
   all[static_cast<std::size_t>(comm.rank())] = mine;
-  sum_over_ranks(comm, kChannel, all, "the GPUs of all ranks");
+  sum_over_ranks(comm, kBackendChannel, all, "the GPUs of all ranks");
   for (int rank = 0; rank < comm.size(); ++rank)
     if (rank != comm.rank() && all[static_cast<std::size_t>(rank)] == mine)
       Fail("ranks ", std::min(rank, comm.rank()), " and ", std::max(rank, comm.rank()),
@@ -103,7 +103,7 @@ bool on_gpus(const Config& config, Communicator& comm, const std::string& launch
   const std::string reason = problem.empty() ? reason_for_cpu(ordinal_of(comm, launch)) : problem;
   std::vector<double> without(static_cast<std::size_t>(comm.size()));
   without[static_cast<std::size_t>(comm.rank())] = reason.empty() ? 0 : 1;
-  sum_over_ranks(comm, kChannel, without, "which workers have a GPU");
+  sum_over_ranks(comm, kBackendChannel, without, "which workers have a GPU");
   const Index count = std::ranges::count(without, 1.0);
   ENSURE(count == 0 || count == comm.size(), "device.kind is auto, but ", count, " of ",
          comm.size(),
@@ -146,9 +146,9 @@ void check_room(const Config& config, const Programs& programs, Communicator& co
     for (int rank = device.ordinal(); rank < comm.size(); rank += cuda_device_count())
       ranks.push_back(rank);
   }
-  barrier(comm, kChannel, "the start of all devices");
+  barrier(comm, kBackendChannel, "the start of all devices");
   check_memory(config, programs, ranks, cuda_device(device.ordinal()).free_bytes, device.name());
-  barrier(comm, kChannel, "the look at all devices' memory");
+  barrier(comm, kBackendChannel, "the look at all devices' memory");
 }
 
 DeviceTransport transport_for(const Config& config, const std::string& launch) {

@@ -9,7 +9,7 @@
 namespace chimera {
 namespace {
 
-constexpr int kChannel = 102;
+constexpr int kTraceChannel = 102;
 
 std::string event_json(const TraceEvent& e, int rank, double origin) {
   char times[96];
@@ -34,7 +34,7 @@ void write_traces(Communicator& comm, const std::string& directory, const std::v
     for (const TraceEvent& e : events)
       if (e.step == step && (origin == 0 || e.begin < origin)) origin = e.begin;
     if (comm.size() > 1)  // rank 0's clock begins all
-      broadcast(comm, kChannel, 0, std::as_writable_bytes(std::span(&origin, 1)),
+      broadcast(comm, kTraceChannel, 0, std::as_writable_bytes(std::span(&origin, 1)),
                 "the beginning of a trace");
     std::string mine;
     for (const TraceEvent& e : events)

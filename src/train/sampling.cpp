@@ -10,7 +10,7 @@
 namespace chimera::train {
 namespace {
 
-constexpr int kChannel = 99;
+constexpr int kWeightsChannel = 99;
 constexpr Index kSampleTokens = 100;
 
 std::vector<float> in_fp32(Worker& worker, const Tensor& weight) {
@@ -31,11 +31,11 @@ void gather_weights(Worker& worker, int holders, model::Decoder* decoder) {
   if (comm.rank() != 0) {
     if (comm.rank() >= holders) return;
     std::int64_t count = static_cast<std::int64_t>(mine.size());
-    comm.send(0, kChannel, std::as_bytes(std::span(&count, 1)), "the number of weights");
+    comm.send(0, kWeightsChannel, std::as_bytes(std::span(&count, 1)), "the number of weights");
     for (auto& [order, weight] : mine) {
-      comm.send(0, kChannel, std::as_bytes(std::span(&order, 1)), "the place of a weight");
+      comm.send(0, kWeightsChannel, std::as_bytes(std::span(&order, 1)), "the place of a weight");
       const std::vector<float> values = in_fp32(worker, weight);
-      comm.send(0, kChannel, std::as_bytes(std::span(values)), "a weight");
+      comm.send(0, kWeightsChannel, std::as_bytes(std::span(values)), "a weight");
     }
     return;
   }
@@ -45,13 +45,13 @@ void gather_weights(Worker& worker, int holders, model::Decoder* decoder) {
     std::ranges::copy(in_fp32(worker, weight), into.at(order).f32());
   for (int rank = 1; rank < holders; ++rank) {
     std::int64_t count = 0;
-    comm.recv(rank, kChannel, std::as_writable_bytes(std::span(&count, 1)),
+    comm.recv(rank, kWeightsChannel, std::as_writable_bytes(std::span(&count, 1)),
               "the number of weights");
     for (std::int64_t i = 0; i < count; ++i) {
       std::int32_t order = 0;
-      comm.recv(rank, kChannel, std::as_writable_bytes(std::span(&order, 1)),
+      comm.recv(rank, kWeightsChannel, std::as_writable_bytes(std::span(&order, 1)),
                 "the place of a weight");
-      comm.recv(rank, kChannel, bytes_of(into.at(order)), "a weight");
+      comm.recv(rank, kWeightsChannel, bytes_of(into.at(order)), "a weight");
     }
   }
 }

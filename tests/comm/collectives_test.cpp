@@ -20,7 +20,7 @@ using namespace chimera::test;
 
 namespace {
 
-constexpr int kChannel = 9;
+constexpr int kCollectivesChannel = 9;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ TEST_CASE("ordered sum: bitwise the serial sum in the contributors' order") {
       for (const Index elements : {0, 1, 2, 3, 5, 1023, 1025, 70'001}) {
         ++seed;
         if (std::ranges::find(contributors, comm.rank()) == contributors.end()) continue;
-        Part part(comm, kChannel, contributors, elements, seed);
+        Part part(comm, kCollectivesChannel, contributors, elements, seed);
         part.start(/*in_place=*/seed % 2 == 0);
         part.wait();
         part.check();
@@ -43,7 +43,7 @@ TEST_CASE("ordered sum: bitwise the serial sum in the contributors' order") {
 
 TEST_CASE("ordered sum: one object sums again and again") {
   run_transport(3, [](Communicator& comm) {
-    Part part(comm, kChannel, {2, 0, 1}, 1000, 5);
+    Part part(comm, kCollectivesChannel, {2, 0, 1}, 1000, 5);
     for (int i = 0; i < 20; ++i) {
       part.start(/*in_place=*/false);
       part.wait();
@@ -61,7 +61,7 @@ TEST_CASE("ordered sum: random contributors and lengths") {
       const Index elements = static_cast<Index>(draw() % 5000);
       const bool in_place = draw() % 2 == 0;
       if (std::ranges::find(contributors, comm.rank()) == contributors.end()) continue;
-      Part part(comm, kChannel, contributors, elements, seed);
+      Part part(comm, kCollectivesChannel, contributors, elements, seed);
       part.start(in_place);
       part.wait();
       part.check();
@@ -76,7 +76,7 @@ TEST_CASE("ordered sum: sums share a channel, however starts and waits interleav
     std::vector<std::unique_ptr<Part>> parts;
     for (unsigned i = 0; i < 5; ++i)
       parts.push_back(
-          std::make_unique<Part>(comm, kChannel, std::vector{0, 1, 2, 1}, 100 + Index{i}, 30 + i));
+          std::make_unique<Part>(comm, kCollectivesChannel, std::vector{0, 1, 2, 1}, 100 + Index{i}, 30 + i));
     if (comm.rank() == 0) {
       for (auto& part : parts) {
         part->start(true);
@@ -95,14 +95,14 @@ TEST_CASE("ordered sum: a member alone sends nothing, r members 2 (r - 1) / r of
     constexpr Index kElements = 4000;
     Counting counted(comm);
     if (comm.rank() == 2) {
-      Part alone(counted, kChannel, {2, 2}, kElements, 1);
+      Part alone(counted, kCollectivesChannel, {2, 2}, kElements, 1);
       alone.start(true);
       alone.wait();
       alone.check();
       ENSURE(counted.messages == 0 && alone.sum.scratch_elements() == 0, "a member alone sent ",
              counted.messages, " messages");
     }
-    Part all(counted, kChannel, {0, 1, 2, 3}, kElements, 2);
+    Part all(counted, kCollectivesChannel, {0, 1, 2, 3}, kElements, 2);
     all.start(true);
     all.wait();
     const Index expected = 2 * 3 * kElements / 4 * static_cast<Index>(sizeof(float));
@@ -125,20 +125,20 @@ TEST_CASE("ordered sum: what it cannot do is refused") {
       ENSURE(text.find(part) != std::string::npos, "expected ", part, ", got ", text);
     };
     const int other = 1 - comm.rank();
-    contains(error_of([&] { OrderedSum(comm, kChannel, {other}, 1); }), "brings nothing");
+    contains(error_of([&] { OrderedSum(comm, kCollectivesChannel, {other}, 1); }), "brings nothing");
     contains(error_of([&] {
                OrderedSum(comm, Communicator::kChannels, {0, 1}, 1);
              }),
              "no channel 128");
     const std::vector<int> both{0, 1};
     const auto with_borders = [&](std::vector<Index> borders) {
-      return error_of([&] { OrderedSum(comm, kChannel, both, borders); });
+      return error_of([&] { OrderedSum(comm, kCollectivesChannel, both, borders); });
     };
     contains(with_borders({0, 5}), "2 borders of chunks for 2 members");
     contains(with_borders({0, 3, 2}), "never descend");
     contains(with_borders({1, 2, 3}), "begin with 1");
-    contains(error_of([&] { OrderedSum(comm, kChannel, both, Index{-1}); }), "-1 elements");
-    OrderedSum sum(comm, kChannel, {comm.rank()}, 1);
+    contains(error_of([&] { OrderedSum(comm, kCollectivesChannel, both, Index{-1}); }), "-1 elements");
+    OrderedSum sum(comm, kCollectivesChannel, {comm.rank()}, 1);
     contains(error_of([&] { sum.wait("x"); }), "not started");
     float value = 1;
     float* const two[] = {&value, &value};
@@ -165,7 +165,7 @@ TEST_CASE("sum over ranks: along a binomial tree, equal everywhere, any length")
       for (const std::size_t length : {0, 1, 511, 512, 513, 1500}) {
         std::vector<double> values(length);
         for (std::size_t i = 0; i < length; ++i) values[i] = value_of(comm.rank(), i);
-        sum_over_ranks(comm, kChannel, values, "a sum");
+        sum_over_ranks(comm, kCollectivesChannel, values, "a sum");
         for (std::size_t i = 0; i < length; ++i) {
           const double expected =
               tree_sum([&](int r) { return value_of(r, i); }, 0,
@@ -200,7 +200,7 @@ TEST_CASE("broadcast: every root's bytes on every rank") {
       for (int root = 0; root < workers; ++root)
         for (const std::size_t length : {0, 1, 1000}) {
           std::vector<std::byte> bytes(length, static_cast<std::byte>(comm.rank()));
-          broadcast(comm, kChannel, root, bytes, "a broadcast");
+          broadcast(comm, kCollectivesChannel, root, bytes, "a broadcast");
           for (const std::byte b : bytes)
             ENSURE(b == static_cast<std::byte>(root), "worker ", comm.rank(), " has not worker ",
                    root, "'s bytes");
@@ -218,9 +218,9 @@ TEST_CASE("barrier: nobody leaves before the last has come") {
     for (int late = 0; late < 4; ++late) {
       if (comm.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       double came = now();
-      barrier(comm, kChannel, "a barrier");
+      barrier(comm, kCollectivesChannel, "a barrier");
       const double left = now();
-      broadcast(comm, kChannel, late, std::as_writable_bytes(std::span(&came, 1)), "the late time");
+      broadcast(comm, kCollectivesChannel, late, std::as_writable_bytes(std::span(&came, 1)), "the late time");
       ENSURE(left >= came, "worker ", comm.rank(), " left ", came - left, " s before worker ", late,
              " came");
     }

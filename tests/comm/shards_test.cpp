@@ -15,7 +15,7 @@ using namespace chimera::test;
 
 namespace {
 
-constexpr int kChannel = 9;
+constexpr int kShardsChannel = 9;
 
 // `part` is summed in halves: between them nothing of `result` but the own chunk has changed.
 void check_halves(Part& part, bool in_place) {
@@ -52,9 +52,9 @@ TEST_CASE("shards: scattered and gathered sums are bitwise the all-reduce, where
       for (const bool in_place : {false, true}) {
         ++seed;
         if (std::ranges::find(c.contributors, comm.rank()) == c.contributors.end()) continue;
-        Part part(comm, kChannel, c.contributors, c.borders, seed);
+        Part part(comm, kShardsChannel, c.contributors, c.borders, seed);
         check_halves(part, in_place);
-        Part whole(comm, kChannel, c.contributors, c.borders, seed);
+        Part whole(comm, kShardsChannel, c.contributors, c.borders, seed);
         whole.start(in_place);
         whole.wait();
         whole.check();
@@ -76,7 +76,7 @@ TEST_CASE("shards: random members, contributions and borders") {
         borders[m] = borders[m - 1] + static_cast<Index>(draw() % 3 == 0 ? 0 : draw() % 3000);
       const bool in_place = draw() % 2 == 0;
       if (std::ranges::find(members, comm.rank()) == members.end()) continue;
-      Part part(comm, kChannel, contributors, borders, seed);
+      Part part(comm, kShardsChannel, contributors, borders, seed);
       ENSURE(part.sum.members() == members && members[part.sum.member()] == comm.rank(), "worker ",
              comm.rank(), " is not member ", part.sum.member());
       check_halves(part, in_place);
@@ -95,7 +95,7 @@ TEST_CASE("shards: each half moves its part of the length") {
   run_transport(4, [](Communicator& comm) {
     const std::vector<Index> borders{0, 1000, 1500, 4000, 4000};
     Counting counted(comm);
-    Part part(counted, kChannel, {0, 1, 2, 3, 1}, borders, 3);
+    Part part(counted, kShardsChannel, {0, 1, 2, 3, 1}, borders, 3);
     const Index own = part.sum.own_chunk().count, contributions = comm.rank() == 1 ? 2 : 1;
     part.sum.reduce_scatter(part.pointers, part.result.data(), part.scratch.data(), "a half");
     const Index scattered = counted.sent_bytes;
@@ -130,7 +130,7 @@ TEST_CASE("shards: halves in the background, with an update between them") {
     Background background(comm.second_endpoint());
     std::vector<Background::Ticket> tickets, last;
     for (unsigned i = 0; i < kParts; ++i) {
-      parts.push_back(std::make_unique<Part>(background.endpoint(), kChannel,
+      parts.push_back(std::make_unique<Part>(background.endpoint(), kShardsChannel,
                                              std::vector{2, 0, 1, 0},
                                              std::vector<Index>{0, 400 * i, 401 * i, 2000 * i}, i));
       scatters.push_back(std::make_unique<Half>(*parts.back(), false));

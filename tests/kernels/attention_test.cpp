@@ -5,8 +5,6 @@ using namespace chimera::test;
 
 namespace {
 
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
 struct Attention {
   AttentionSizes s;
   Dropout dropout;

@@ -4,7 +4,6 @@ using namespace chimera;
 using namespace chimera::test;
 
 namespace {
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 constexpr std::uint64_t kSeed = 0x123456789abcdef0;  // both words of the key
 }  // namespace
 

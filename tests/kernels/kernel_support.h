@@ -17,6 +17,8 @@ using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
 using Ids = std::vector<std::int32_t>;
 
+inline std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
 // An fp32 op sums up to a few thousand products of rounding error 2^-24 each; errors add like a
 // random walk, so the whole result stays under this distance (facts/reliability.md, section 4).
 inline constexpr double kFp32 = 5e-6;

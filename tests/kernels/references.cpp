@@ -5,8 +5,6 @@
 namespace chimera::test {
 namespace {
 
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-
 constexpr double kEpsilon = 1e-5;  // of every layer norm in these tests
 
 struct RowMoments {

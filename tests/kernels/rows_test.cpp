@@ -4,10 +4,6 @@
 using namespace chimera;
 using namespace chimera::test;
 
-namespace {
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
-}  // namespace
-
 TEST_CASE("layernorm: forward and gradients match float64 at odd widths") {
   on_every_machine([](Ops& ops) {
     for (const auto& [R, C] : {std::pair<Index, Index>{1, 1},

@@ -7,7 +7,6 @@
 using namespace chimera;
 
 namespace {
-constexpr Index kSamples = StageBench::kSamples;
 
 std::vector<StageCase> all_types(const std::vector<StageCase>& cases) {
   std::vector<StageCase> out;
@@ -26,12 +25,12 @@ TEST_CASE("input and weight gradients apart equal the whole backward bitwise, in
     c.split = true;
     StageBench split(c);
     for (StageBench* b : {&whole, &split}) {
-      b->forward(0, kSamples);
+      b->forward(0, StageBench::kSamples);
       b->set_output_gradient();
-      b->backward(0, kSamples);
+      b->backward(0, StageBench::kSamples);
     }
     CHECK(bits(whole.results()) == bits(split.results()));
-    nn::Pass a = whole.pass(0, kSamples), b = split.pass(0, kSamples);
+    nn::Pass a = whole.pass(0, StageBench::kSamples), b = split.pass(0, StageBench::kSamples);
     CHECK_THROWS_AS(whole.stage().backward_input(a), Error);
     CHECK_THROWS_AS(whole.stage().backward_weight(a), Error);
     CHECK_THROWS_AS(split.stage().backward(b), Error);
@@ -44,12 +43,12 @@ TEST_CASE("input and weight gradients apart equal the whole backward bitwise, in
 TEST_CASE("samples in one pass equal one after the other, dropout included") {
   for (const StageCase& c : all_types(stage_cases())) {
     StageBench together(c), apart(c);
-    together.forward(0, kSamples);
-    for (Index s = 0; s < kSamples; ++s) apart.forward(s, 1);
+    together.forward(0, StageBench::kSamples);
+    for (Index s = 0; s < StageBench::kSamples; ++s) apart.forward(s, 1);
     together.set_output_gradient();
     apart.set_output_gradient();
-    together.backward(0, kSamples);
-    for (Index s = 0; s < kSamples; ++s) apart.backward(s, 1);
+    together.backward(0, StageBench::kSamples);
+    for (Index s = 0; s < StageBench::kSamples; ++s) apart.backward(s, 1);
     const std::vector<float> x = together.results(), y = apart.results();
     REQUIRE(x.size() == y.size());
     double difference = 0, size = 0;
@@ -73,9 +72,9 @@ TEST_CASE("a stage in 16 bits is the stage in fp32, to rounding") {
       StageBench narrow(c);
       wide.take_weights_and_input(narrow);
       for (StageBench* b : {&wide, &narrow}) {
-        b->forward(0, kSamples);
+        b->forward(0, StageBench::kSamples);
         b->set_output_gradient();
-        b->backward(0, kSamples);
+        b->backward(0, StageBench::kSamples);
       }
       const std::vector<float> x = narrow.results(), y = wide.results();
       double difference = 0, size = 0;

@@ -20,7 +20,7 @@ using chimera::Worker;
 
 namespace {
 
-constexpr Index kVocabulary = 60, kBatch = 8;
+constexpr Index kVocabularySize = 60, kBatch = 8;
 
 // Tokens are a function of the sample's number; which numbers were asked for is written down.
 class LoggedSamples final : public SampleSource {
@@ -36,7 +36,7 @@ class LoggedSamples final : public SampleSource {
     for (Index t = 0; t <= T_; ++t) {
       const auto bits = philox4x32(
           {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(t), 0, 0}, {3, 0})[0];
-      const auto token = static_cast<std::int32_t>(bits % kVocabulary);
+      const auto token = static_cast<std::int32_t>(bits % kVocabularySize);
       if (t < T_) inputs[t] = token;
       if (t > 0) targets[t - 1] = token;
     }
@@ -47,27 +47,27 @@ class LoggedSamples final : public SampleSource {
   Log& log_;
 };
 
-struct Variant {
+struct ResumeCase {
   const char* schedule;
   Index depth, width, micro_batches;
   int zero = 0;
   bool overlap = false;  // with the split backward that it needs
 };
-constexpr Variant kVariants[] = {{"1f1b", 1, 1, 4},    {"1f1b", 2, 1, 8},
+constexpr ResumeCase kResumeCases[] = {{"1f1b", 1, 1, 4},    {"1f1b", 2, 1, 8},
                                  {"gpipe", 4, 1, 4},   {"chimera", 2, 1, 4},
                                  {"chimera", 4, 1, 4}, {"chimera", 2, 2, 2, 1},
                                  {"1f1b", 2, 2, 4, 1}, {"chimera", 2, 1, 4, 0, true}};
 
-std::string name_of(const Variant& l) {
+std::string name_of(const ResumeCase& l) {
   return concat(l.schedule, " D", l.depth, " W", l.width, " N", l.micro_batches, " zero ", l.zero,
                 l.overlap ? " overlapping" : "");
 }
 
 // Dropout is on: its masks must not depend on the layout either.
-Config config_for(const Variant& l, bool tied, const std::filesystem::path& checkpoints) {
+Config config_for(const ResumeCase& l, bool tied, const std::filesystem::path& checkpoints) {
   Config c;
   c.model.n_layer = 4, c.model.n_head = 2, c.model.n_embd = 16, c.model.n_positions = 8;
-  c.model.vocab_size = kVocabulary;
+  c.model.vocab_size = kVocabularySize;
   c.model.tied_embeddings = tied;
   c.parallel.request.schedule = l.schedule;
   c.parallel.request.depth = narrow<int>(l.depth), c.parallel.request.width = narrow<int>(l.width);
@@ -121,14 +121,14 @@ std::map<std::string, std::string> tensor_checksums(const std::filesystem::path&
 
 void check_pairs(bool tied) {
   const TemporaryFolder folder;
-  for (const Variant& a : kVariants) {
+  for (const ResumeCase& a : kResumeCases) {
     const auto saved = folder / (name_of(a) + " saved"), own = folder / (name_of(a) + " own");
     run(config_for(a, tied, saved), "", 3);
     const Continuation expected = run(config_for(a, tied, own), saved.string(), 3);
     std::set<Index> next;
     for (Index g = 3 * kBatch; g < 6 * kBatch; ++g) next.insert(g);
     CHECK(expected.samples == next);
-    for (const Variant& b : kVariants) {
+    for (const ResumeCase& b : kResumeCases) {
       if (&a == &b) continue;
       INFO(name_of(a) << " -> " << name_of(b));
       const auto again = folder / (name_of(a) + " to " + name_of(b));
@@ -176,7 +176,7 @@ TEST_CASE("resume: with another batch size the next sample is the one after the 
 
 // The weights that forwards of the next steps use are older ones: they are in the checkpoint.
 TEST_CASE("resume: stale schedules go on bitwise, and start from the newest weights elsewhere") {
-  for (const Variant& layout : {Variant{"pipedream", 4, 1, 1}, Variant{"pipedream-2bw", 2, 2, 4}}) {
+  for (const ResumeCase& layout : {ResumeCase{"pipedream", 4, 1, 1}, ResumeCase{"pipedream-2bw", 2, 2, 4}}) {
     INFO(name_of(layout));
     const TemporaryFolder folder;
     const auto config = [&](const std::string& name) {

@@ -8,13 +8,13 @@ using namespace chimera::test;
 
 namespace {
 
-Config dropout_config(const GoldenModel& model) {
+Config base_with_dropout(const GoldenModel& model) {
   Config config = model.config("rich");
   config.model.embd_pdrop = config.model.attn_pdrop = config.model.resid_pdrop = 0.1;
   return config;
 }
 
-struct Variant {
+struct ScheduleCase {
   std::string schedule;
   Index depth, micro_batches, width = 1, pairs = 1;
   std::string scaling = "direct";
@@ -22,13 +22,13 @@ struct Variant {
   Index virtual_stages = 1;
 };
 
-std::string name_of(const Variant& l) {
+std::string name_of(const ScheduleCase& l) {
   return concat(l.schedule, " D=", l.depth, " N=", l.micro_batches, " W=", l.width, " f=", l.pairs,
                 " ", l.scaling, l.split ? " split" : "", l.overlap ? " overlapping" : "",
                 " v=", l.virtual_stages);
 }
 
-Config config_of(const GoldenModel& model, const Config& base, const Variant& l) {
+Config config_of(const GoldenModel& model, const Config& base, const ScheduleCase& l) {
   // The reference's batch, or what the layout needs more.
   const Index least = l.width * l.micro_batches, batch = ceil_div(model.batch(), least) * least;
   Config config = with_layout(base, l.schedule, l.depth, l.width, l.micro_batches, batch);
@@ -41,7 +41,7 @@ Config config_of(const GoldenModel& model, const Config& base, const Variant& l)
   return config;
 }
 
-const std::vector<Variant> kVariants = {
+const std::vector<ScheduleCase> kScheduleCases = {
     {"gpipe", 2, 4, 2},
     {"1f1b", 4, 4},
     {"gems", 2, 4},
@@ -64,8 +64,8 @@ const std::vector<Variant> kVariants = {
 TEST_CASE("when gradients are summed, sharded state and recomputation change no bit") {
   for (const std::string name : {"tied", "untied"}) {
     const GoldenModel model(name);
-    const Config base = dropout_config(model);
-    for (const Variant& layout : kVariants) {
+    const Config base = base_with_dropout(model);
+    for (const ScheduleCase& layout : kScheduleCases) {
       if (layout.depth > model.layers()) continue;
       INFO(name << " " << name_of(layout));
       const Config plain = config_of(model, base, layout);
@@ -90,8 +90,8 @@ TEST_CASE("when gradients are summed, sharded state and recomputation change no 
 TEST_CASE("one pipeline equals the serial run bitwise, two equal two accumulators") {
   for (const std::string name : {"tied", "untied"}) {
     const GoldenModel model(name);
-    const Config base = dropout_config(model);
-    const auto run = [&](const Variant& layout) {
+    const Config base = base_with_dropout(model);
+    const auto run = [&](const ScheduleCase& layout) {
       return run_layout(model, config_of(model, base, layout), 3);
     };
     const Outcome serial = run({"1f1b", 1, 4});
@@ -110,17 +110,17 @@ TEST_CASE("one pipeline equals the serial run bitwise, two equal two accumulator
 TEST_CASE("overlapping steps equal steps with a barrier bitwise") {
   for (const std::string name : {"tied", "untied"}) {
     const GoldenModel model(name);
-    Config base = dropout_config(model);
+    Config base = base_with_dropout(model);
     base.optimizer.grad_clip = 0;
-    for (const Variant& layout : {Variant{"chimera", 2, 2},
+    for (const ScheduleCase& layout : {ScheduleCase{"chimera", 2, 2},
                                   {"chimera", 2, 8},
                                   {"chimera", 4, 4},
                                   {"chimera", 4, 8},
                                   {"chimera", 4, 8, 1, 2},
                                   {"chimera", 4, 2, 2}}) {
-      Variant split = layout;
+      ScheduleCase split = layout;
       split.split = true;
-      Variant overlapping = split;
+      ScheduleCase overlapping = split;
       overlapping.overlap = true;
       INFO(name << " " << name_of(overlapping));
       const Outcome expected = run_layout(model, config_of(model, base, layout), model.steps());

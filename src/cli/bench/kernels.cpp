@@ -10,13 +10,13 @@
 namespace chimera::cli {
 namespace {
 
-struct Arguments {
+struct KernelsArguments {
   BenchModel model{"", 0, 0, 0, 0, 0};  // all sizes 0: the models of bench_models()
   int threads = 0;
   BenchSettings settings;
 };
 
-std::vector<BenchModel> models_of(Arguments a, bool heads) {
+std::vector<BenchModel> models_of(KernelsArguments a, bool heads) {
   const Index given =
       (a.model.B > 0) + (a.model.T > 0) + (a.model.C > 0) + (heads ? a.model.H > 0 : a.model.V > 0);
   if (given == 0) return bench_models();
@@ -31,8 +31,8 @@ std::vector<BenchModel> models_of(Arguments a, bool heads) {
 
 CLI::App* add(CLI::App& bench, const std::string& name, const std::string& about, bool heads,
               std::string (*table)(const BenchModel&, const BenchSettings&)) {
-  auto arguments = std::make_shared<Arguments>();
-  Arguments& a = *arguments;
+  auto arguments = std::make_shared<KernelsArguments>();
+  KernelsArguments& a = *arguments;
   CLI::App* command = bench.add_subcommand(name, about);
   const auto size = [&](const char* option, Index& value, const char* help, Index most) {
     command->add_option(option, value, help)->check(CLI::Range(Index{1}, most));

@@ -12,7 +12,7 @@
 namespace chimera::cli {
 namespace {
 
-struct Arguments {
+struct PiecesArguments {
   std::string model, save;
   std::vector<Index> samples = {1, 4};
   Index sequence = 0, threads = 1, workers = 0;
@@ -46,7 +46,7 @@ void print_row(const plan::MeasuredStep& s) {
   std::fflush(stdout);
 }
 
-void run(const Arguments& a) {
+void run(const PiecesArguments& a) {
   if (!a.save.empty()) check_writable(a.save);
   const Config config = model_option(a.model, a.sequence);
   const Index workers =

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kBetweenCases = 103;  // channel
 
-struct Arguments {
+struct ScheduleArguments {
   ScheduleOptions options;
   double forward_ms = 20, backward_ms = 0, weight_ms = 0, update_ms = 0, message_us = 0;
   Index steps = 5, samples = 8;
@@ -40,7 +40,7 @@ struct Row {
   double ratio() const { return measured / simulated; }
 };
 
-schedule::Costs sleeping_costs(const Arguments& a) {
+schedule::Costs sleeping_costs(const ScheduleArguments& a) {
   const double forward = a.forward_ms / 1e3;
   const double backward = a.backward_ms > 0 ? a.backward_ms / 1e3 : 2 * forward;
   const double weight = a.weight_ms > 0 ? a.weight_ms / 1e3 : backward / 2;
@@ -57,7 +57,7 @@ schedule::Costs sleeping_costs(const Arguments& a) {
   return costs;
 }
 
-std::vector<schedule::NamedRequest> requests_of(const Arguments& a) {
+std::vector<schedule::NamedRequest> requests_of(const ScheduleArguments& a) {
   const schedule::Request& r = a.options.request;
   std::vector<schedule::NamedRequest> out;
   if (r.schedule == "all")
@@ -73,7 +73,7 @@ std::vector<schedule::NamedRequest> requests_of(const Arguments& a) {
 }
 
 // Blocks as wide as the quickstart's, two per stage.
-Config computing_config(const schedule::Request& r, const Arguments& a) {
+Config computing_config(const schedule::Request& r, const ScheduleArguments& a) {
   Config config = bench::sleeping_config(r);
   model::ModelConfig& m = config.model;
   m.n_layer *= 2;
@@ -85,7 +85,7 @@ Config computing_config(const schedule::Request& r, const Arguments& a) {
 // Of one schedule; on every rank. What cannot run is a row that says why.
 class Bench {
  public:
-  Bench(const Arguments& arguments, const schedule::NamedRequest& named) : a_(arguments) {
+  Bench(const ScheduleArguments& arguments, const schedule::NamedRequest& named) : a_(arguments) {
     row_.name = named.name;
     row_.micro_batches = named.request.micro_batches;
     row_.refusal = schedule::refusal(named.request).text;
@@ -115,12 +115,12 @@ class Bench {
   }
 
  private:
-  const Arguments& a_;
+  const ScheduleArguments& a_;
   std::optional<bench::BenchCase> bench_;
   Row row_;
 };
 
-void print_head(const Arguments& a, Communicator& comm) {
+void print_head(const ScheduleArguments& a, Communicator& comm) {
   const schedule::Request& r = a.options.request;
   std::printf("D %d, W %d, %d workers (%s) on %d cores; ", r.depth, r.width, comm.size(),
               comm.transport().c_str(), available_cores());
@@ -151,7 +151,7 @@ void print(const Row& row) {
   std::fflush(stdout);
 }
 
-std::string to_json(const Arguments& a, const std::vector<Row>& rows, Communicator& comm) {
+std::string to_json(const ScheduleArguments& a, const std::vector<Row>& rows, Communicator& comm) {
   const schedule::Request& r = a.options.request;
   Json out;
   out["depth"] = r.depth, out["width"] = r.width, out["transport"] = comm.transport();
@@ -173,7 +173,7 @@ std::string to_json(const Arguments& a, const std::vector<Row>& rows, Communicat
   return out.dump(2) + "\n";
 }
 
-void bench_schedules(const Arguments& a) {
+void bench_schedules(const ScheduleArguments& a) {
   if (!a.json.empty()) check_writable(a.json);
   Config job;
   job.parallel.request.depth = a.options.request.depth;
@@ -203,7 +203,7 @@ void bench_schedules(const Arguments& a) {
 }  // namespace
 
 void add_schedule_benchmark(CLI::App& bench) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<ScheduleArguments>();
   CLI::App* sub = bench.add_subcommand(
       "schedule", "Schedules on the real executor and transport, measured against simulated");
   a->options.request.schedule = "all";

@@ -16,7 +16,7 @@ namespace {
 
 using namespace schedule;
 
-constexpr Index kLargestFile = Index{64} << 20;
+constexpr Index kLargestSchedule = Index{64} << 20;
 
 void print_proof(const std::string& name, const Schedule& s) {
   const VerifyReport report = verify(s);
@@ -34,7 +34,7 @@ void print_proof(const std::string& name, const Schedule& s) {
 }
 
 void verify_file(const std::string& file) {
-  const Schedule s = from_json(read_file(file, kLargestFile), file);
+  const Schedule s = from_json(read_file(file, kLargestSchedule), file);
   try {
     verify(s);
   } catch (const Error& error) {

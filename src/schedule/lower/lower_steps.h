@@ -4,11 +4,10 @@
 #include <map>
 #include <vector>
 
+#include "at.h"
 #include "chimera/schedule/lower.h"
 
 namespace chimera::schedule {
-
-constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 class Timeline {
  public:

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "at.h"
 #include "generate/generators.h"
 
 namespace chimera::schedule {
 namespace {
 
 constexpr Part kParts[] = {Part::Forward, Part::Input, Part::Weight};
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 const std::vector<Index>& durations(const Quanta& q, Part part) {
   return part == Part::Forward ? q.forward : part == Part::Input ? q.input : q.weight;

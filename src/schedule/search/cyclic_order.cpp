@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "at.h"
+
 namespace chimera::schedule {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

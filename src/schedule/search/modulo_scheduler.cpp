@@ -4,14 +4,13 @@
 #include <limits>
 #include <set>
 
+#include "at.h"
 #include "cyclic_order.h"
 
 namespace chimera::schedule {
 namespace {
 
 constexpr Index kNone = std::numeric_limits<Index>::min() / 4;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::vector<CyclicEdge> slot_edges(const CyclicProblem& p, const ModuloRule& rule) {
   std::vector<CyclicEdge> edges;

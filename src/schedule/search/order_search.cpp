@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "at.h"
+
 namespace chimera::schedule {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // Fixed pseudo-random numbers (splitmix64's finaliser): ties are broken alike on every worker.
 std::uint64_t scramble(Index value) {

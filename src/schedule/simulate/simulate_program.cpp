@@ -5,10 +5,10 @@
 #include <map>
 #include <tuple>
 
+#include "at.h"
+
 namespace chimera::schedule {
 namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // One number for all stages, or one per stage; what has no entry costs nothing.
 double entry(const std::vector<double>& list, int index, int stages) {

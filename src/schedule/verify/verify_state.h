@@ -4,11 +4,10 @@
 #include <tuple>
 #include <vector>
 
+#include "at.h"
 #include "chimera/schedule/verify.h"
 
 namespace chimera::schedule {
-
-constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // Throws: "worker 2, body[17] 't07 B p1 s2 m5': " and what is wrong.
 [[noreturn]] void fail_at(const Schedule& schedule, int worker, int index, const std::string& what);

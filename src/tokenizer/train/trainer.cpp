@@ -12,7 +12,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{64} << 10;    // counted by one thread at a time
+constexpr std::size_t kCountedPiece = std::size_t{64} << 10;    // counted by one thread at a time
 constexpr std::size_t kPart = std::size_t{1} << 20;      // taken in at a time
 constexpr std::size_t kPending = std::size_t{15} << 20;  // text that waits to be counted
 
@@ -50,8 +50,8 @@ struct TokenizerTrainer::State {
 
   // Makes pieces of the open end, as long as it is long enough and has places to cut.
   void cut() {
-    while (pending.size() - closed() > kPiece) {
-      const std::size_t at = next_cut(pending, std::max(looked, closed() + kPiece));
+    while (pending.size() - closed() > kCountedPiece) {
+      const std::size_t at = next_cut(pending, std::max(looked, closed() + kCountedPiece));
       looked = at;
       if (at == pending.size()) return;
       close_at(at);

@@ -1,16 +1,15 @@
 // The suite on the mpi transport: `mpiexec -n 4 test_comm_mpi [Catch2's arguments]`. Also one job
 // that fails, `test_comm_mpi --scenario NAME`, with the exit code that a command of the program
 // would give.
-#define CATCH_CONFIG_RUNNER
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cstdio>
 
 #include "chimera/base/threads.h"
 #include "chimera/comm/collectives.h"
 #include "comm/local/scenarios.h"
 #include "comm/transport.h"
+#include "support/session.h"
 
 namespace chimera::test {
 namespace {
@@ -83,7 +82,7 @@ int main(int argc, char** argv) {
       test::kDeadline, /*threads_per_worker=*/1,
       [&](Communicator& comm) {
         test::world = &comm;
-        failed = Catch::Session().run(argc, argv);
+        failed = test::run_session(argc, argv);
       },
       test::kChunkBytes);
   return failed;

@@ -16,13 +16,13 @@ __global__ void copy_times(float* out, const float* x, float factor, int n) {
   if (i < n) out[i] = x[i] * factor;
 }
 
-class Streams {
+class StreamSet {
  public:
-  explicit Streams(int n, unsigned flags = cudaStreamNonBlocking)
+  explicit StreamSet(int n, unsigned flags = cudaStreamNonBlocking)
       : handles_(static_cast<std::size_t>(n)) {
     for (cudaStream_t& stream : handles_) ok(cudaStreamCreateWithFlags(&stream, flags));
   }
-  ~Streams() {
+  ~StreamSet() {
     for (const cudaStream_t stream : handles_) (void)cudaStreamDestroy(stream);
   }
   cudaStream_t operator[](std::size_t i) const { return handles_[i]; }
@@ -49,7 +49,7 @@ const int n = 100;
 
 // A diamond over three streams; `missing` leaves one of its four waits out.
 std::vector<float> diamond(int missing) {
-  const Streams s(3);
+  const StreamSet s(3);
   const DeviceArray<float> a(std::vector<float>(n, 1)), b(n), c(n), sum(n);
   const auto wait = [&](int number, cudaStream_t from, cudaStream_t to) {
     if (number != missing) order(from, to);
@@ -91,7 +91,7 @@ TEST_CASE("each missing wait changes the result within eight orders", "[races]")
 // A buffer is filled again for the next step before it was read: the wait that protects it is
 // missing.
 std::vector<float> reused_buffer(bool with_wait) {
-  const Streams s(2);
+  const StreamSet s(2);
   const DeviceArray<float> buffer(std::vector<float>(n, 0)), out(std::vector<float>(n, 0));
   for (int step = 0; step < 3; ++step) {
     chimera::launch(add, 1, 128, 0, s[0], buffer.get(), 1.0f, n);
@@ -110,7 +110,7 @@ TEST_CASE("a buffer that is used again too early changes the result", "[races]")
 
 TEST_CASE("an event that is recorded again does not hold back those who waited for the first") {
   for (const auto& result : for_seeds([] {
-         const Streams s(2);
+         const StreamSet s(2);
          const cudaEvent_t event = new_event();
          const DeviceArray<float> x(std::vector<float>(n, 1)), y(n);
          ok(cudaEventRecord(event, s[0]));
@@ -127,7 +127,7 @@ TEST_CASE("an event that is recorded again does not hold back those who waited f
 // ---- The default stream
 
 std::vector<float> across_default_stream(unsigned flags) {
-  const Streams s(1, flags);
+  const StreamSet s(1, flags);
   const DeviceArray<float> x(std::vector<float>(n, 1)), y(n);
   chimera::launch(add, 1, 128, 0, s[0], x.get(), 1.0f, n);
   chimera::launch(copy_times, 1, 128, 0, nullptr, y.get(), x.get(), 1.0f, n);
@@ -144,7 +144,7 @@ TEST_CASE("the default stream is in order with blocking streams, not with others
 TEST_CASE("cudaMemcpy does not wait for non-blocking streams", "[races]") {
   const auto run = [](bool wait) {
     return for_seeds([&] {
-      const Streams s(1);
+      const StreamSet s(1);
       const DeviceArray<float> x(std::vector<float>(n, 1));
       chimera::launch(add, 1, 128, 0, s[0], x.get(), 1.0f, n);
       if (wait) ok(cudaStreamSynchronize(s[0]));
@@ -162,7 +162,7 @@ TEST_CASE("cudaMemcpy does not wait for non-blocking streams", "[races]") {
 // With a page-locked source the copy reads when its turn comes: the host must wait before it
 // writes.
 std::vector<float> host_writes_early(bool pinned, bool wait) {
-  const Streams s(1);
+  const StreamSet s(1);
   const DeviceArray<float> x(n);
   std::vector<float> pageable(n, 1);
   float* source = pageable.data();
@@ -186,7 +186,7 @@ TEST_CASE("page-locked memory is read in its turn, pageable memory during the ca
 
 TEST_CASE("page-locked memory that is freed before its copy has run is reported") {
   new_machine(0);
-  const Streams s(1);
+  const StreamSet s(1);
   const DeviceArray<float> x(n);
   float* source = nullptr;
   ok(cudaMallocHost(&source, n * 4));
@@ -200,7 +200,7 @@ TEST_CASE("page-locked memory that is freed before its copy has run is reported"
 TEST_CASE("the host that does not wait for a copy reads old values", "[races]") {
   const auto run = [](bool wait) {
     return for_seeds([&] {
-      const Streams s(1);
+      const StreamSet s(1);
       const DeviceArray<float> x(std::vector<float>(n, 3));
       float* result = nullptr;
       ok(cudaMallocHost(&result, n * 4));
@@ -235,7 +235,7 @@ TEST_CASE("the thread sanitizer names each missing wait, also where the order hi
 TEST_CASE("a loop of queries ends, and host functions run in their turn") {
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
     new_machine(seed);
-    const Streams s(2);
+    const StreamSet s(2);
     std::vector<int> seen;
     const auto note = [](void* data) {
       auto& list = *static_cast<std::vector<int>*>(data);
@@ -271,7 +271,7 @@ TEST_CASE("handles that do not exist are refused") {
 
 TEST_CASE("memory of cudaMallocAsync and cudaFreeAsync lives between their turns") {
   for (const auto& result : for_seeds([] {
-         const Streams s(2);
+         const StreamSet s(2);
          float* x = nullptr;
          const DeviceArray<float> out(n);
          ok(cudaMallocAsync(&x, n * 4, s[0]));

@@ -21,7 +21,7 @@ using train::RunInputs;
 
 // 24 samples in three shards and a batch of 4: an epoch ends after steps 6 and 12 of 14.
 // Evaluations after steps 4, 8, 12, 14; checkpoints after 5, 10, 14.
-constexpr Index kSamples = 24, kBatch = 4, kSeed = 1;
+constexpr Index kSamples = 24, kBatch = 4, kDataSeed = 1;
 const std::vector<std::string> kOverrides = {
     "data.train=[\"../shards/a.bin\",\"../shards/b.bin\",\"../shards/c.bin\"]", "train.steps=14",
     "checkpoint.every=5"};
@@ -80,7 +80,7 @@ int train_until(const Project& project, const std::string& where, Index after, i
 // The step that reads the last sample of shard a, counted from 1.
 Index step_at_shard_end() {
   for (Index g = 0; g < kSamples; ++g)
-    if (permute_index(g, kSamples, kSeed, 0) == 7) return g / kBatch + 1;
+    if (permute_index(g, kSamples, kDataSeed, 0) == 7) return g / kBatch + 1;
   throw std::logic_error("not a permutation");
 }
 

@@ -16,7 +16,7 @@
 namespace chimera::test {
 namespace {
 
-constexpr int kNotPermitted = 77;
+constexpr int kNoTracing = 77;
 
 bool changes_files(std::uint64_t call) {
   static constexpr long kCalls[] = {
@@ -36,7 +36,7 @@ bool killed_before(int kill_at, const std::function<void()>& body) {
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(kNotPermitted);
+    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(kNoTracing);
     raise(SIGSTOP);
     body();
     _exit(0);
@@ -45,7 +45,7 @@ bool killed_before(int kill_at, const std::function<void()>& body) {
   waitpid(child, &status, 0);
   if (WIFEXITED(status)) {
     std::cerr << "not run: this test traces a child process, which is not permitted here\n";
-    exit(kNotPermitted);
+    exit(kNoTracing);
   }
   ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
   while (true) {

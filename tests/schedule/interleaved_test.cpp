@@ -9,7 +9,7 @@
 namespace chimera::schedule {
 namespace {
 
-Request request(int D, int N, int v) {
+Request interleaved(int D, int N, int v) {
   return {.schedule = "interleaved", .depth = D, .micro_batches = N, .virtual_stages = v};
 }
 
@@ -54,14 +54,14 @@ std::vector<std::string> order(const ComputePlan& plan) {
 
 TEST_CASE("interleaved: two workers with two stages each, cell for cell") {
   // By hand: worker 0 has 2 (D-1) + D = 4 warm-up forwards, worker 1 has D = 2.
-  CHECK(grid(generate(request(2, 4, 2))) ==
+  CHECK(grid(generate(interleaved(2, 4, 2))) ==
         "F0a F1a F0b F1b F2a B0b F3a B1b F2b B0a F3b B1a  .  B2b  .  B3b B2a B3a\n"
         " .  F0a F1a F0b B0b F1b B1b F2a B0a F3a B1a F2b B2b F3b B3b B2a B3a\n");
 }
 
 TEST_CASE("interleaved idles (D-1)(F+B)/v per worker") {
   for_each_size([](int D, int N, int v) {
-    const ComputePlan plan = generate(request(D, N, v));
+    const ComputePlan plan = generate(interleaved(D, N, v));
     // In units of one stage's forward, which is F / v of the worker's.
     const auto idle = [&](int backward) {
       return std::vector<double>(static_cast<std::size_t>(D), (D - 1) * (1 + backward));
@@ -74,7 +74,7 @@ TEST_CASE("interleaved idles (D-1)(F+B)/v per worker") {
 
 TEST_CASE("interleaved holds its warm-up and one micro-batch more, and is proved") {
   for_each_size([](int D, int N, int v) {
-    Request r = request(D, N, v);
+    Request r = interleaved(D, N, v);
     r.tied = N / D % 2 == 0;
     r.width = 1 + v % 2;
     CHECK(replay(generate(r), r).faults.empty());
@@ -92,7 +92,7 @@ TEST_CASE("interleaved with one stage per worker is 1f1b") {
   for (int D = 1; D <= 8; ++D)
     for (int groups = 1; groups <= 3; ++groups) {
       CAPTURE(D, groups);
-      CHECK(order(generate(request(D, groups * D, 1))) == order(one_f_one_b(D, groups * D)));
+      CHECK(order(generate(interleaved(D, groups * D, 1))) == order(one_f_one_b(D, groups * D)));
     }
 }
 

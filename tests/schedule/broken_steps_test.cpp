@@ -5,7 +5,6 @@
 namespace chimera::schedule::broken {
 namespace {
 
-Schedule good() { return build_schedule({.depth = 4, .micro_batches = 4, .tied = true}); }
 Schedule pipedream(int D, int width = 1) {
   return build_schedule({.schedule = "pipedream", .depth = D, .micro_batches = 1, .width = width});
 }

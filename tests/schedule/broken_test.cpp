@@ -5,7 +5,6 @@
 namespace chimera::schedule::broken {
 namespace {
 
-Schedule good() { return build_schedule({.depth = 4, .micro_batches = 4, .tied = true}); }
 Schedule serial(int N) {
   return build_schedule({.schedule = "gpipe", .depth = 1, .micro_batches = N});
 }

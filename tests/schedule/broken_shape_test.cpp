@@ -1,13 +1,11 @@
 // Schedules that are refused without running them: sizes, ranges and places (verify_shape.cpp).
-// test_files.cpp has sizes that would take memory or time for ever.
+// files_test.cpp has sizes that would take memory or time for ever.
 #include <climits>
 
 #include "broken.h"
 
 namespace chimera::schedule::broken {
 namespace {
-
-Schedule good() { return build_schedule({.depth = 4, .micro_batches = 4, .tied = true}); }
 
 TEST_CASE("broken: sizes out of range, by name") {
   const auto sized = [](int Schedule::*field, int value, const std::string& piece) {
