@@ -13,7 +13,7 @@ OpTimes measure_ops(const Config& config, Index steps) {
   OpTimes out;
   run_local(1, 3600, team_size(), [&](Communicator& comm) {
     Backend backend = host_backend();
-    backend.ops = make_timed_ops(std::move(backend.ops), out.ops);
+    backend.ops->add_interceptor(make_op_timer(out.ops));
     Worker worker(
         config, programs, comm, [] { return false; }, std::move(backend));
     worker.initialize_weights();

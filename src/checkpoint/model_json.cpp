@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "chimera/checkpoint/writer.h"
-#include "in_quotes.h"
 
 namespace chimera::checkpoint {
 

@@ -15,7 +15,6 @@
 #include "gpu_report.h"
 #include "grouped.h"
 #include "memory_table.h"
-#include "train_command.h"
 
 namespace chimera::cli {
 namespace {

@@ -8,27 +8,27 @@
 namespace chimera::plan {
 namespace {
 
-constexpr Index kMostBytes = Index{1} << 20;
-constexpr std::size_t kMostSource = 2000;  // bytes of text on where a number comes from
-constexpr JsonFormat kFormat{"chimera-cluster", 1, "see configs/clusters/README.md for its keys"};
+constexpr Index kClusterFileLimit = Index{1} << 20;
+constexpr std::size_t kMostClusterSource = 2000;  // bytes of text on where a number comes from
+constexpr JsonFormat kClusterFormat{"chimera-cluster", 1, "see configs/clusters/README.md for its keys"};
 
 // What no machine of today or of ten years is beyond.
 constexpr JsonRange kFlops{1e8, 1e18, "operations per second"};
 constexpr JsonRange kFraction{0.001, 1, "(a share of the peak)"};
-constexpr JsonRange kMemory{1e6, 1e15, "bytes"};
+constexpr JsonRange kDeviceMemory{1e6, 1e15, "bytes"};
 constexpr JsonRange kBandwidth{1e5, 1e14, "bytes per second"};
-constexpr JsonRange kLatency{0, 1, "seconds"};
+constexpr JsonRange kLinkLatency{0, 1, "seconds"};
 constexpr JsonRange kDevices{1, 4096, "devices"};
 constexpr JsonRange kNodes{1, 1e7, "nodes"};
 
 // {"value": v, "source": "..."}.
 JsonReader value_of(const JsonReader& field) {
   field.only({"value", "source"});
-  field["source"].text(kMostSource);
+  field["source"].text(kMostClusterSource);
   return field["value"];
 }
 
-Link read_link(const JsonReader& field) {
+Link read_cluster_link(const JsonReader& field) {
   field.only({"latency", "bandwidth"});
   return {value_of(field["latency"]).number(kLinkLatency),
           value_of(field["bandwidth"]).number(kBandwidth)};
@@ -38,7 +38,7 @@ Link read_link(const JsonReader& field) {
 
 Cluster parse_cluster(const std::string& text, const std::string& name) {
   const Json json = parse_json(text, name, JsonComments::Allow);
-  const JsonReader root = open_format(json, name, kFormat);
+  const JsonReader root = open_format(json, name, kClusterFormat);
   root.only({"format", "version", "name", "device", "devices_per_node", "inter_node"},
             {"intra_node", "nodes"});
   Cluster c;

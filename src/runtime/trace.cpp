@@ -40,7 +40,7 @@ void write_traces(Communicator& comm, const std::string& directory, const std::v
     for (const TraceEvent& e : events)
       if (e.step == step) mine += (mine.empty() ? "" : ",\n") + event_json(e, comm.rank(), origin);
     std::string all;
-    for (const std::string& text : gather_texts(comm, kChannel, comm.size(), mine, "a trace"))
+    for (const std::string& text : gather_texts(comm, kTraceChannel, comm.size(), mine, "a trace"))
       all += (all.empty() || text.empty() ? "" : ",\n") + text;
     if (comm.rank() == 0 && !all.empty())
       write_file_atomically(Path(directory) / concat("trace-step-", step + 1, ".json"),

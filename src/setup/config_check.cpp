@@ -11,7 +11,7 @@
 namespace chimera {
 namespace {
 
-class Problems {
+class ProblemList {
  public:
   // `keys`: those that the message names in full.
   template <class... Parts>
@@ -21,7 +21,7 @@ class Problems {
   std::vector<ConfigProblem> list;
 };
 
-void check_required(const Config& c, Problems& problems) {
+void check_required(const Config& c, ProblemList& problems) {
   Config copy = c;
   for (const Field& field : config_fields(copy)) {
     if (field.required.empty()) continue;
@@ -36,7 +36,7 @@ void check_required(const Config& c, Problems& problems) {
   }
 }
 
-void check_model(const Config& c, Problems& problems) {
+void check_model(const Config& c, ProblemList& problems) {
   const model::ModelConfig& m = c.model;
   const auto head_keys = {"model.n_embd", "model.n_head"};
   if (m.n_head > 0 && m.n_embd > 0)
@@ -53,7 +53,7 @@ void check_model(const Config& c, Problems& problems) {
 }
 
 // The schedule's own rules, with its keys' full names.
-void check_schedule(const Config& c, Problems& problems) {
+void check_schedule(const Config& c, ProblemList& problems) {
   schedule::Refusal refusal;
   try {
     refusal = schedule::refusal(schedule_request(c));
@@ -68,7 +68,7 @@ void check_schedule(const Config& c, Problems& problems) {
     problems.list.push_back({{"parallel." + refusal.key}, "parallel." + refusal.text});
 }
 
-void check_precision(const Config& c, Problems& problems) {
+void check_precision(const Config& c, ProblemList& problems) {
   const PrecisionConfig& p = c.precision;
   const std::optional<optim::LossScale> scale = optim::LossScale::parse(p.loss_scale);
   problems.unless(scale.has_value(), {"precision.loss_scale"}, "precision.loss_scale is \"",
@@ -89,7 +89,7 @@ void check_precision(const Config& c, Problems& problems) {
       "can be skipped: use bf16, or set precision.loss_scale to a number");
 }
 
-void check_parallel(const Config& c, Problems& problems) {
+void check_parallel(const Config& c, ProblemList& problems) {
   const ParallelConfig& p = c.parallel;
   const Index D = Index{p.request.depth} * p.request.virtual_stages, N = p.request.micro_batches;
   check_schedule(c, problems);
@@ -140,7 +140,7 @@ void check_parallel(const Config& c, Problems& problems) {
                   " x ", c.sequence_length(), " tokens overflows; use fewer steps");
 }
 
-void check_run(const Config& c, Problems& problems) {
+void check_run(const Config& c, ProblemList& problems) {
   problems.unless(c.lr_schedule.min_learning_rate <= c.optimizer.learning_rate,
                   {"lr_schedule.min_learning_rate", "optimizer.learning_rate"},
                   "lr_schedule.min_learning_rate is ", c.lr_schedule.min_learning_rate,
@@ -166,7 +166,7 @@ void check_run(const Config& c, Problems& problems) {
 }  // namespace
 
 std::vector<ConfigProblem> check_config(const Config& config) {
-  Problems problems;
+  ProblemList problems;
   check_required(config, problems);
   check_model(config, problems);
   check_precision(config, problems);

@@ -97,8 +97,8 @@ TEST_CASE("interleaved with one stage per worker is 1f1b") {
 }
 
 TEST_CASE("interleaved is refused where stages times micro-batches are over 2^18") {
-  CHECK(refusal(request(2, 512, 256)).empty());
-  CHECK_THAT(refusal(request(2, 1024, 256)).text,
+  CHECK(refusal(interleaved(2, 512, 256)).empty());
+  CHECK_THAT(refusal(interleaved(2, 1024, 256)).text,
              Catch::Contains("virtual_stages is 256; it must be "
                              "1 to 128 at depth 2 with 1024"));
 }

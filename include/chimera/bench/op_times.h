@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "chimera/ops/timed_ops.h"
+#include "chimera/ops/op_times.h"
 #include "chimera/setup/config.h"
 
 namespace chimera::bench {

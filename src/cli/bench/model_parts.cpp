@@ -12,14 +12,14 @@
 namespace chimera::cli {
 namespace {
 
-struct PiecesArguments {
+struct ModelPartArguments {
   std::string model, save;
   std::vector<Index> samples = {1, 4};
   Index sequence = 0, threads = 1, workers = 0;
   int rounds = 9;
 };
 
-plan::MeasuredStep measure(const Arguments& a, const Config& config, Index workers, Index B) {
+plan::MeasuredStep measure(const ModelPartArguments& a, const Config& config, Index workers, Index B) {
   const model::ModelConfig& m = config.model;
   plan::MeasuredStep step;
   step.name = a.model;
@@ -46,7 +46,7 @@ void print_row(const plan::MeasuredStep& s) {
   std::fflush(stdout);
 }
 
-void run(const PiecesArguments& a) {
+void run(const ModelPartArguments& a) {
   if (!a.save.empty()) check_writable(a.save);
   const Config config = model_option(a.model, a.sequence);
   const Index workers =
@@ -70,7 +70,7 @@ void run(const PiecesArguments& a) {
 }  // namespace
 
 std::function<bool()> add_model_part_options(CLI::App& step) {
-  auto a = std::make_shared<Arguments>();
+  auto a = std::make_shared<ModelPartArguments>();
   CLI::Option* model = step.add_option(
       "--model", a->model, "measure the parts of this preset or configuration for `chimera plan`");
   const auto needs_model = [&](CLI::Option* option) { option->needs(model); };

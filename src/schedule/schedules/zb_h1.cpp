@@ -13,7 +13,7 @@ ComputePlan make(const Request& r) {
   problem.frame.name = "zb-h1";
   std::vector<ListRule> rules;
   for (Preference preference : {Preference::Steady, Preference::Oldest, Preference::Deepest})
-    rules.push_back({.preference = preference, .activation_buffers = r.depth});
+    rules.push_back({.preference = preference, .buffers = r.depth});
   return plan_of(problem, best_of(problem, rules));
 }
 
