@@ -187,7 +187,7 @@ TEST_CASE("sum over ranks: what one rank alone brings arrives with the same bits
       };
       for (std::size_t i = 0; i < values.size(); ++i)
         if (static_cast<int>(i) % comm.size() == comm.rank()) values[i] = brought(i);
-      sum_over_ranks(comm, kChannel, values, "a sum");
+      sum_over_ranks(comm, kCollectivesChannel, values, "a sum");
       for (std::size_t i = 0; i < values.size(); ++i)
         ENSURE(std::bit_cast<std::uint64_t>(values[i]) == std::bit_cast<std::uint64_t>(brought(i)),
                "element ", i, " is ", values[i]);
@@ -232,7 +232,7 @@ TEST_CASE("gathered texts: of the first ranks, in their order, on rank 0 alone")
     for (const int count : {1, 3, 4}) {
       if (comm.rank() >= count) continue;
       const std::string mine(static_cast<std::size_t>(comm.rank()) * 1000, 'x');
-      const auto texts = gather_texts(comm, kChannel, count, mine, "a text");
+      const auto texts = gather_texts(comm, kCollectivesChannel, count, mine, "a text");
       if (comm.rank() > 0) {
         ENSURE(texts.empty(), "worker ", comm.rank(), " has ", texts.size(), " texts");
         continue;

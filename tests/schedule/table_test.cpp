@@ -143,7 +143,7 @@ TEST_CASE("every row's keys are those that its traits name") {
     CHECK(taken(info, [](Request& r) { r.virtual_stages = 2; }) == t.takes_virtual_stages);
     CHECK(taken(info, [](Request& r) { r.zero_stage = 1; }) == !t.stale);
   }
-  CHECK(refusal({.schedule = "1f1b", .split_backward = true})
+  CHECK(refusal({.schedule = "1f1b", .split_backward = true}).text
             .ends_with(
                 schedules_with([](const Traits& t) { return t.takes_split_backward || t.split; })));
 }
