@@ -40,7 +40,7 @@ void JsonReader::wrong(const std::string& expected) const {
 }
 
 void JsonReader::only(const std::vector<const char*>& required,
-            const std::vector<const char*>& optional) const {
+                      const std::vector<const char*>& optional) const {
   if (!value_.is_object()) wrong("an object { ... }");
   std::vector<const char*> known(required);
   known.insert(known.end(), optional.begin(), optional.end());

@@ -12,7 +12,6 @@
 namespace chimera::checkpoint {
 namespace {
 
-
 // The size of a regular file that is no symbolic link.
 Index regular_size(const Path& path) {
   struct stat info;

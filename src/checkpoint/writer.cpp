@@ -18,7 +18,6 @@
 namespace chimera::checkpoint {
 namespace {
 
-
 // Room for `bytes` of tensors and `files` files, with what headers and tables need beside them.
 void check_space(const Path& directory, Index bytes, Index files) {
   struct statvfs info;

@@ -98,8 +98,8 @@ class CopiesCommunicator final : public DeviceCommunicator {
     device().synchronize();
   }
   std::unique_ptr<Communicator> second_endpoint() override {
-    return std::make_unique<CopiesCommunicator>(host().second_endpoint(), device(), Stream::Reductions,
-                                                make_adder_);
+    return std::make_unique<CopiesCommunicator>(host().second_endpoint(), device(),
+                                                Stream::Reductions, make_adder_);
   }
 
  private:
@@ -123,7 +123,9 @@ class CopiesCommunicator final : public DeviceCommunicator {
     if (idle_[pool].empty()) idle_[pool].push_back(std::make_unique<Shipment>(device()));
     std::unique_ptr<Shipment> shipment = std::move(idle_[pool].back());
     idle_[pool].pop_back();
-    const Stream copies = stream() == Stream::Reductions ? stream() : peer > rank() ? Stream::Down : Stream::Up;
+    const Stream copies = stream() == Stream::Reductions ? stream()
+                          : peer > rank()                ? Stream::Down
+                                                         : Stream::Up;
     shipment->post(data, stream(), copies);
     active_.push_back({0, pool, std::move(shipment)});
     const Request request = post(*active_.back().shipment);  // where this throws it may be posted

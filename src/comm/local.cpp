@@ -25,7 +25,8 @@ class LocalCommunicator final : public Communicator, public ParcelPost {
                      std::ssize(bytes));
   }
   void wait(Request request, std::string_view what) override {
-    hub_.wait(self_, request, what, timeout_scale() * (first_ == nullptr ? 1 : first_->timeout_scale()));
+    hub_.wait(self_, request, what,
+              timeout_scale() * (first_ == nullptr ? 1 : first_->timeout_scale()));
   }
   Request send_parcel(int peer, int channel, Parcel& parcel, Index bytes) override {
     return hub_.post(self_, peer, channel, LocalHub::Side::Send, nullptr, bytes, &parcel);

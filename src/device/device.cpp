@@ -43,7 +43,9 @@ class PlanningDevice final : public Device {
   void zero(void*, Index) override {}
   void copy_in(void*, const void*, Index) override { Fail("the planning device has no memory"); }
   void copy_out(void*, const void*, Index) override { Fail("the planning device has no memory"); }
-  void copy(void*, const void*, Index, Stream) override { Fail("the planning device has no memory"); }
+  void copy(void*, const void*, Index, Stream) override {
+    Fail("the planning device has no memory");
+  }
 };
 
 }  // namespace

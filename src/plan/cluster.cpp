@@ -10,7 +10,8 @@ namespace {
 
 constexpr Index kClusterFileLimit = Index{1} << 20;
 constexpr std::size_t kMostClusterSource = 2000;  // bytes of text on where a number comes from
-constexpr JsonFormat kClusterFormat{"chimera-cluster", 1, "see configs/clusters/README.md for its keys"};
+constexpr JsonFormat kClusterFormat{"chimera-cluster", 1,
+                                    "see configs/clusters/README.md for its keys"};
 
 // What no machine of today or of ten years is beyond.
 constexpr JsonRange kFlops{1e8, 1e18, "operations per second"};

@@ -248,18 +248,25 @@ void Worker::load_micro(const Instr& in, Execution& run) {
   state_of(run.step(in)).result.data_seconds += now() - start;
 }
 
+// On the CPU the micro-batches of a forward are computed one after the other: with AVX2, oneDNN
+// gives the rows of a product other bits for another number of rows, and their backward or
+// recomputation may have fewer.
 void Worker::forward(const Instr& in, Execution& run, BufferPool::Lease& lease) {
   const model::Stage& stage = stage_of(in);
-  nn::Pass pass = pass_for(in, run, lease);
-  replay(in, pass, [&] {
-    stage.forward(pass, run.mode == nn::Mode::Train
-                            ? static_cast<float>(config_.optimizer.label_smoothing)
-                            : 0.0f);
-  });
-  if (!stage.last()) return;
-  const Index samples = pass.boundary.samples;
-  ops().sum_rows(losses_of(state_of(run.step(in))).rows(position_of(in), samples),
-                 stage.losses(pass.boundary).reshaped({samples, T_}));
+  const int each = backend_.on_gpu() ? in.count : 1;
+  for (Instr part = in; part.micro < in.micro + in.count; part.micro += each) {
+    part.count = each;
+    nn::Pass pass = pass_for(part, run, lease);
+    replay(part, pass, [&] {
+      stage.forward(pass, run.mode == nn::Mode::Train
+                              ? static_cast<float>(config_.optimizer.label_smoothing)
+                              : 0.0f);
+    });
+    if (!stage.last()) continue;
+    const Index samples = pass.boundary.samples;
+    ops().sum_rows(losses_of(state_of(run.step(in))).rows(position_of(part), samples),
+                   stage.losses(pass.boundary).reshaped({samples, T_}));
+  }
 }
 
 Index Worker::train_steps(SampleSource& samples, Index first, Index last, const StepDone& done) {

@@ -161,7 +161,8 @@ void StageState::sum_squares(Ops& ops, Communicator& comm, int channel, Index st
   const auto part = [&](const nn::Parameter& p, const optim::ShardRange& range) {
     return gradients.at(p.region).reshaped({p.region.size()}).rows(range.first, range.count);
   };
-  const auto finish = [&](const nn::Parameter& p, const optim::ShardRange& range, const double& sum) {
+  const auto finish = [&](const nn::Parameter& p, const optim::ShardRange& range,
+                          const double& sum) {
     if (range.first + range.count == p.region.size())
       values[static_cast<std::size_t>(p.order)] = sum;
     else

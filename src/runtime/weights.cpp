@@ -5,9 +5,9 @@
 #include "chimera/base/rng.h"
 #include "chimera/base/threads.h"
 #include "chimera/ops/stochastic.h"
+#include "chimera/runtime/worker.h"
 #include "chimera/tensor/half.h"
 #include "chimera/tensor/host_copy.h"
-#include "chimera/runtime/worker.h"
 
 namespace chimera {
 namespace {

@@ -96,7 +96,8 @@ void check_parallel(const Config& c, ProblemList& problems) {
   const bool stale = schedule::traits_of(p.request.schedule).stale;
   problems.unless(!(stale || p.request.overlap_steps) || c.optimizer.grad_clip == 0,
                   {"optimizer.grad_clip"}, "optimizer.grad_clip is ", c.optimizer.grad_clip,
-                  "; with ", stale ? concat("schedule ", p.request.schedule) : std::string("overlap_steps"),
+                  "; with ",
+                  stale ? concat("schedule ", p.request.schedule) : std::string("overlap_steps"),
                   " a stage is updated before the norm of all gradients is known: set it to 0");
   problems.unless(p.recompute != "selective" || !schedule::splits_backward(p.request),
                   {"parallel.recompute"},
@@ -111,7 +112,9 @@ void check_parallel(const Config& c, ProblemList& problems) {
                   "parallel.transport is nccl, but device.kind is cpu; set one of them to auto");
   if (p.stage_layers.empty()) {
     problems.unless(D <= c.model.n_layer, {"parallel.depth"}, "parallel.depth is ", p.request.depth,
-                    p.request.virtual_stages > 1 ? concat(" and virtual_stages ", p.request.virtual_stages) : "",
+                    p.request.virtual_stages > 1
+                        ? concat(" and virtual_stages ", p.request.virtual_stages)
+                        : "",
                     ", more stages than the ", c.model.n_layer,
                     " layers of the model; use at most ", c.model.n_layer);
   } else {

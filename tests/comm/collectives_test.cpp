@@ -75,8 +75,8 @@ TEST_CASE("ordered sum: sums share a channel, however starts and waits interleav
   run_transport(3, [](Communicator& comm) {
     std::vector<std::unique_ptr<Part>> parts;
     for (unsigned i = 0; i < 5; ++i)
-      parts.push_back(
-          std::make_unique<Part>(comm, kCollectivesChannel, std::vector{0, 1, 2, 1}, 100 + Index{i}, 30 + i));
+      parts.push_back(std::make_unique<Part>(comm, kCollectivesChannel, std::vector{0, 1, 2, 1},
+                                             100 + Index{i}, 30 + i));
     if (comm.rank() == 0) {
       for (auto& part : parts) {
         part->start(true);
@@ -125,7 +125,8 @@ TEST_CASE("ordered sum: what it cannot do is refused") {
       ENSURE(text.find(part) != std::string::npos, "expected ", part, ", got ", text);
     };
     const int other = 1 - comm.rank();
-    contains(error_of([&] { OrderedSum(comm, kCollectivesChannel, {other}, 1); }), "brings nothing");
+    contains(error_of([&] { OrderedSum(comm, kCollectivesChannel, {other}, 1); }),
+             "brings nothing");
     contains(error_of([&] {
                OrderedSum(comm, Communicator::kChannels, {0, 1}, 1);
              }),
@@ -137,7 +138,8 @@ TEST_CASE("ordered sum: what it cannot do is refused") {
     contains(with_borders({0, 5}), "2 borders of chunks for 2 members");
     contains(with_borders({0, 3, 2}), "never descend");
     contains(with_borders({1, 2, 3}), "begin with 1");
-    contains(error_of([&] { OrderedSum(comm, kCollectivesChannel, both, Index{-1}); }), "-1 elements");
+    contains(error_of([&] { OrderedSum(comm, kCollectivesChannel, both, Index{-1}); }),
+             "-1 elements");
     OrderedSum sum(comm, kCollectivesChannel, {comm.rank()}, 1);
     contains(error_of([&] { sum.wait("x"); }), "not started");
     float value = 1;
@@ -220,7 +222,8 @@ TEST_CASE("barrier: nobody leaves before the last has come") {
       double came = now();
       barrier(comm, kCollectivesChannel, "a barrier");
       const double left = now();
-      broadcast(comm, kCollectivesChannel, late, std::as_writable_bytes(std::span(&came, 1)), "the late time");
+      broadcast(comm, kCollectivesChannel, late, std::as_writable_bytes(std::span(&came, 1)),
+                "the late time");
       ENSURE(left >= came, "worker ", comm.rank(), " left ", came - left, " s before worker ", late,
              " came");
     }

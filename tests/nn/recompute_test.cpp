@@ -45,14 +45,17 @@ TEST_CASE("no, selective and full recomputation give the same bits, dropout on, 
                                               {false, true, DType::F16}}) {
       c.type = type;
       c.tied = tied, c.split = false, c.recompute = Recompute::None;
-      const std::vector<float> expected = run(c, at_once);
+      const std::vector<float> expected = run(c, at_once), in_parts = run(c, false);
       for (const float x : expected) REQUIRE(std::isfinite(x));
       for (const bool split : {false, true})
         for (const Recompute r : {Recompute::None, Recompute::Selective, Recompute::Full}) {
           c.split = split, c.recompute = r;
           INFO("stage " << c.stage << " of " << c.layers.size() << (tied ? " tied" : " untied")
                         << (split ? " split" : " whole") << ", recompute " << static_cast<int>(r));
-          CHECK(bits(run(c, at_once)) == bits(expected));
+          // What is made again in parts is what was made in parts: with AVX2, oneDNN gives the rows
+          // of a product other bits for another number of rows.
+          const bool full = r == Recompute::Full;
+          CHECK(bits(run(c, at_once && !full)) == bits(full ? in_parts : expected));
         }
     }
 }

@@ -54,9 +54,9 @@ struct ResumeCase {
   bool overlap = false;  // with the split backward that it needs
 };
 constexpr ResumeCase kResumeCases[] = {{"1f1b", 1, 1, 4},    {"1f1b", 2, 1, 8},
-                                 {"gpipe", 4, 1, 4},   {"chimera", 2, 1, 4},
-                                 {"chimera", 4, 1, 4}, {"chimera", 2, 2, 2, 1},
-                                 {"1f1b", 2, 2, 4, 1}, {"chimera", 2, 1, 4, 0, true}};
+                                       {"gpipe", 4, 1, 4},   {"chimera", 2, 1, 4},
+                                       {"chimera", 4, 1, 4}, {"chimera", 2, 2, 2, 1},
+                                       {"1f1b", 2, 2, 4, 1}, {"chimera", 2, 1, 4, 0, true}};
 
 std::string name_of(const ResumeCase& l) {
   return concat(l.schedule, " D", l.depth, " W", l.width, " N", l.micro_batches, " zero ", l.zero,
@@ -176,7 +176,8 @@ TEST_CASE("resume: with another batch size the next sample is the one after the 
 
 // The weights that forwards of the next steps use are older ones: they are in the checkpoint.
 TEST_CASE("resume: stale schedules go on bitwise, and start from the newest weights elsewhere") {
-  for (const ResumeCase& layout : {ResumeCase{"pipedream", 4, 1, 1}, ResumeCase{"pipedream-2bw", 2, 2, 4}}) {
+  for (const ResumeCase& layout :
+       {ResumeCase{"pipedream", 4, 1, 1}, ResumeCase{"pipedream-2bw", 2, 2, 4}}) {
     INFO(name_of(layout));
     const TemporaryFolder folder;
     const auto config = [&](const std::string& name) {

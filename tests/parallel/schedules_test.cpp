@@ -113,11 +113,11 @@ TEST_CASE("overlapping steps equal steps with a barrier bitwise") {
     Config base = base_with_dropout(model);
     base.optimizer.grad_clip = 0;
     for (const ScheduleCase& layout : {ScheduleCase{"chimera", 2, 2},
-                                  {"chimera", 2, 8},
-                                  {"chimera", 4, 4},
-                                  {"chimera", 4, 8},
-                                  {"chimera", 4, 8, 1, 2},
-                                  {"chimera", 4, 2, 2}}) {
+                                       {"chimera", 2, 8},
+                                       {"chimera", 4, 4},
+                                       {"chimera", 4, 8},
+                                       {"chimera", 4, 8, 1, 2},
+                                       {"chimera", 4, 2, 2}}) {
       ScheduleCase split = layout;
       split.split = true;
       ScheduleCase overlapping = split;

@@ -80,7 +80,7 @@ TEST_CASE("no source names a schedule but the schedule's own file") {
   // The names of the log and of the program; a word that means something else; what
   // the paper compares, which is what src/paper reproduces.
   const std::set<std::string> free = {"src/base/log.cpp", "src/cli/app.cpp",
-                                      "src/cli/bench/bench_kernels_command.cpp"};
+                                      "src/cli/bench/kernels.cpp"};
   std::string found;
   std::size_t own = 0;
   for (const char* root : {"include", "src", "kernels"})
@@ -143,8 +143,8 @@ TEST_CASE("every row's keys are those that its traits name") {
     CHECK(taken(info, [](Request& r) { r.virtual_stages = 2; }) == t.takes_virtual_stages);
     CHECK(taken(info, [](Request& r) { r.zero_stage = 1; }) == !t.stale);
   }
-  CHECK(refusal({.schedule = "1f1b", .split_backward = true}).text
-            .ends_with(
+  CHECK(refusal({.schedule = "1f1b", .split_backward = true})
+            .text.ends_with(
                 schedules_with([](const Traits& t) { return t.takes_split_backward || t.split; })));
 }
 

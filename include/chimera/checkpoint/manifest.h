@@ -13,7 +13,8 @@ namespace chimera::checkpoint {
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr Index kManifestVersion = 1;
-inline constexpr Index kMaxManifest = Index{16} << 20;  // bytes; larger ones are neither written nor read
+inline constexpr Index kMaxManifest = Index{16}
+                                      << 20;  // bytes; larger ones are neither written nor read
 
 struct StoredTensor : TensorEntry {
   std::string file;      // one of Manifest::files

@@ -22,7 +22,8 @@ enum class DeviceTransport {
 // time that counts is that of a stream: Compute, of a second endpoint Reductions.
 //   send_start  takes the bytes that the stream has written by then;
 //   recv_start  takes the buffer when the stream has come so far;
-//   wait        returns when the transfer has been enqueued so that what the stream is given from now
+//   wait        returns when the transfer has been enqueued so that what the stream is given from
+//   now
 //               on comes after it. The host waits only for the other worker's call (Copies), or for
 //               the bytes (Staged); Nccl's transfers that do not end are found by a watchdog.
 class DeviceCommunicator : public Communicator {
@@ -43,7 +44,8 @@ class DeviceCommunicator : public Communicator {
   virtual void synchronize(std::string_view what) = 0;
 
  protected:
-  DeviceCommunicator(Communicator& host, Device& device, Stream stream, std::unique_ptr<Adder> adder)
+  DeviceCommunicator(Communicator& host, Device& device, Stream stream,
+                     std::unique_ptr<Adder> adder)
       : host_(host), device_(device), stream_(stream), adder_(std::move(adder)) {}
   // Of a second endpoint, which owns the host's.
   DeviceCommunicator(std::unique_ptr<Communicator> host, Device& device, Stream stream,

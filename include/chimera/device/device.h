@@ -50,8 +50,8 @@ class Device {
   }
   // The event moves behind all that the stream has been given until now.
   virtual void record(Event&, Stream) {}
-  // What the stream is given from now on begins after the event as it stands now; one that was never
-  // recorded holds nothing up.
+  // What the stream is given from now on begins after the event as it stands now; one that was
+  // never recorded holds nothing up.
   virtual void await(const Event&, Stream) {}
   virtual bool reached(const Event&) { return true; }
   // Of two that the device has reached; by its own clock.
@@ -62,8 +62,8 @@ class Device {
   // Whether replay() gains anything.
   virtual bool replays() const { return false; }
   // Runs `body`, which gives work to Compute alone and waits for nothing. Calls with one key must
-  // give the same work on the same memory: a GPU records the second and launches the record later on
-  // (CUDA graphs), without calling `body`.
+  // give the same work on the same memory: a GPU records the second and launches the record later
+  // on (CUDA graphs), without calling `body`.
   using ReplayKey = std::array<std::uint64_t, 16>;
   virtual void replay(const ReplayKey&, const std::function<void()>& body) { body(); }
 };

@@ -27,10 +27,10 @@ struct Backend {
 Backend host_backend();
 Backend planning_backend();  // without memory: nothing may be computed
 
-// Called by every worker at once. On GPUs: the one of this rank on its node, by the launcher's local
-// rank among the devices that the process sees; workers that are threads of one process take turns.
-// device.kind auto: on GPUs where the program was built for those of all workers, on the CPU where
-// for none. Errors say what is missing; ranks that would share a GPU are refused, both named.
+// Called by every worker at once. On GPUs: the one of this rank on its node, by the launcher's
+// local rank among the devices that the process sees; workers that are threads of one process take
+// turns. device.kind auto: on GPUs where the program was built for those of all workers, on the CPU
+// where for none. Errors say what is missing; ranks that would share a GPU are refused, both named.
 Backend make_backend(const Config& config, const Programs& programs, Communicator& comm);
 
 }  // namespace chimera

@@ -14,8 +14,8 @@ std::string choose_transport(const Config& config);
 // Workers that share this node's cores, as far as the launcher's variables tell.
 Index workers_per_node(const Config& config, const std::string& transport);
 
-// Of this process among those of its node, as the launcher's variables tell (Hydra, Open MPI, Slurm);
-// 0 without a launcher.
+// Of this process among those of its node, as the launcher's variables tell (Hydra, Open MPI,
+// Slurm); 0 without a launcher.
 Index local_rank();
 
 // Threads of each worker: device.threads, or the cores of the node shared out among its workers.

@@ -12,8 +12,8 @@ namespace chimera {
 // One key: where its value goes, what is accepted, what it means.
 struct Field {
   std::string path;  // "parallel.depth"
-  std::variant<Index*, int*, double*, bool*, std::string*, std::vector<std::string>*, std::vector<Index>*,
-               std::vector<DataSource>*>
+  std::variant<Index*, int*, double*, bool*, std::string*, std::vector<std::string>*,
+               std::vector<Index>*, std::vector<DataSource>*>
       target;
   double least = 0, most = 0;        // numbers
   std::vector<std::string> choices;  // text; empty: any

@@ -172,7 +172,8 @@ class NcclJob {
         for (std::size_t i = 0; i < seen.size(); ++i) {
           const TransferLog::Unfinished u = logs[i].look();
           if (u.number != seen[i].number) seen[i] = {u.number, {}};
-          if (u.number != 0 && seen[i].timeout_scale.waited() >= deadline) fail_waiting(deadline, u);
+          if (u.number != 0 && seen[i].timeout_scale.waited() >= deadline)
+            fail_waiting(deadline, u);
         }
       }
     } catch (const Aborted&) {

@@ -23,7 +23,8 @@ class StagedCommunicator final : public DeviceCommunicator {
   template <class Host>
   StagedCommunicator(Host&& host, CudaDevice& device, Stream stream,
                      const DeviceTransportSettings& settings)
-      : DeviceCommunicator(std::forward<Host>(host), device, stream, make_cuda_adder(device, stream)),
+      : DeviceCommunicator(std::forward<Host>(host), device, stream,
+                           make_cuda_adder(device, stream)),
         cuda_(device),
         settings_(settings),
         name_(
@@ -101,8 +102,8 @@ class StagedCommunicator final : public DeviceCommunicator {
     Index bytes = 0;
     Pinned* pinned = nullptr;
     std::unique_ptr<Event> ready;  // what is sent may be read; the buffer may be written
-    Request request = 0;          // of the host's endpoint
-    Message* next = nullptr;      // in the queue
+    Request request = 0;           // of the host's endpoint
+    Message* next = nullptr;       // in the queue
     std::uint32_t generation = 0;
     std::size_t index = 0;
   };

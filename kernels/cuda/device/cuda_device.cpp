@@ -85,9 +85,8 @@ class Streams {
 class CudaEvent final : public Event {
  public:
   explicit CudaEvent(bool timed) {
-    check_cuda(
-        cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
-        "creating an event");
+    check_cuda(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
+               "creating an event");
   }
   ~CudaEvent() override { cudaEventDestroy(event_); }
   CudaEvent(const Event&) = delete;
@@ -154,9 +153,9 @@ class OneCudaDevice final : public CudaDevice {
   void copy(void* to, const void* from, Index bytes, Stream s) override {
     if (bytes == 0) return;
     activate();
-    check_cuda(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault,
-                               stream(s)),
-               "copying within the GPU");
+    check_cuda(
+        cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyDefault, stream(s)),
+        "copying within the GPU");
   }
 
   std::unique_ptr<Event> make_event(bool timed) override {
@@ -227,7 +226,8 @@ std::unique_ptr<CudaDevice> make_cuda_device(int ordinal) {
   const cudaError_t runs = cuda::probe_kernels();
   ENSURE(runs != cudaErrorNoKernelImageForDevice && runs != cudaErrorInvalidDeviceFunction,
          "this program was not built for ", device->name(),
-         "; configure with -DCMAKE_CUDA_ARCHITECTURES=native (compute capability 8.0 or newer), or set "
+         "; configure with -DCMAKE_CUDA_ARCHITECTURES=native (compute capability 8.0 or newer), or "
+         "set "
          "device.kind to cpu");
   check_cuda(runs, "trying the GPU");
   return device;

@@ -9,7 +9,7 @@ namespace chimera {
 
 struct Pinned {
   std::byte* memory = nullptr;
-  Index bytes = 0;             // at least what was asked for
+  Index bytes = 0;              // at least what was asked for
   std::unique_ptr<Event> free;  // the GPU no longer reads it
 };
 

@@ -4,10 +4,10 @@
 // neither device nor order of blocks. No atomics.
 #include <algorithm>
 
+#include "device/scratch.h"
 #include "kernels.h"
 #include "packed.h"
 #include "reduce.h"
-#include "device/scratch.h"
 
 namespace chimera::cuda {
 

@@ -3,10 +3,10 @@
 // the sums run in ascending order of rows, as on the CPU.
 #include <algorithm>
 
+#include "device/scratch.h"
 #include "kernels.h"
 #include "packed.h"
 #include "reduce.h"
-#include "device/scratch.h"
 #include "sort_rows.h"
 
 namespace chimera::cuda {

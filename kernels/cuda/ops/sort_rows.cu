@@ -4,9 +4,9 @@
 
 #include <bit>
 
+#include "device/scratch.h"
 #include "packed.h"
 #include "reduce.h"
-#include "device/scratch.h"
 
 namespace chimera::cuda {
 namespace {

@@ -19,7 +19,8 @@ struct ModelPartArguments {
   int rounds = 9;
 };
 
-plan::MeasuredStep measure(const ModelPartArguments& a, const Config& config, Index workers, Index B) {
+plan::MeasuredStep measure(const ModelPartArguments& a, const Config& config, Index workers,
+                           Index B) {
   const model::ModelConfig& m = config.model;
   plan::MeasuredStep step;
   step.name = a.model;

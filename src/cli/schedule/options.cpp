@@ -77,8 +77,12 @@ void add_request_options(CLI::App& sub, ScheduleOptions& o) {
   sub.add_option("-s,--schedule", r.schedule, "one of " + schedule::schedule_names())
       ->capture_default_str();
   sub.add_option("-D,--depth", r.depth, key("depth"))->capture_default_str();
+  std::string own;  // of schedules whose steps have a number of their own
+  for (const schedule::ScheduleInfo& info : schedule::known_schedules())
+    if (const int count = info.traits.micro_batches_per_step; count > 0)
+      own += concat("; ", info.name, ": ", count);
   sub.add_option("-N,--micro-batches", r.micro_batches,
-                 "micro-batches per step (default: D; pipedream: 1)");
+                 concat("micro-batches per step (default: D", own, ")"));
   sub.add_option("-f,--pipeline-pairs,--f", r.pipeline_pairs, key("pipeline_pairs"))
       ->capture_default_str();
   sub.add_option("-W,--width", r.width, key("width"))->capture_default_str();

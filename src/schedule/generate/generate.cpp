@@ -49,19 +49,19 @@ void check_sizes(const Request& r) {
 void check_traits(const Request& r, const Traits& t) {
   if (r.pipeline_pairs != 1 && !t.takes_pipeline_pairs)
     refuse("pipeline_pairs", r.pipeline_pairs, "; schedule ", r.schedule,
-              " has a fixed number of pipelines: use 1, or schedule ",
-              schedules_with(&Traits::takes_pipeline_pairs));
+           " has a fixed number of pipelines: use 1, or schedule ",
+           schedules_with(&Traits::takes_pipeline_pairs));
   if (r.scaling != "direct" && !t.takes_scaling)
     refuse("scaling", r.scaling, "; schedule ", r.schedule,
-              " has one way to take more micro-batches: use direct, or schedule ",
-              schedules_with(&Traits::takes_scaling));
+           " has one way to take more micro-batches: use direct, or schedule ",
+           schedules_with(&Traits::takes_scaling));
   if (r.split_backward && !t.takes_split_backward && !t.split)
     refuse("split_backward", "true; schedule ", r.schedule,
-              " runs whole backwards: use false, or schedule ",
-              schedules_with([](const Traits& o) { return o.takes_split_backward || o.split; }));
+           " runs whole backwards: use false, or schedule ",
+           schedules_with([](const Traits& o) { return o.takes_split_backward || o.split; }));
   if (r.overlap_steps && !t.takes_overlap_steps)
     refuse("overlap_steps", "true; schedule ", r.schedule, " cannot: use false, or schedule ",
-              schedules_with(&Traits::takes_overlap_steps), " with split_backward");
+           schedules_with(&Traits::takes_overlap_steps), " with split_backward");
 }
 
 void check(const Request& r) {
@@ -71,12 +71,12 @@ void check(const Request& r) {
   if (info.check != nullptr) info.check(r);
   if (info.traits.stale && r.zero_stage != 0)
     refuse("zero_stage", r.zero_stage, "; schedule ", r.schedule,
-              " keeps whole old versions "
-              "of the weights on every holder: use 0, or a synchronous schedule");
+           " keeps whole old versions "
+           "of the weights on every holder: use 0, or a synchronous schedule");
   if (r.virtual_stages != 1 && !info.traits.takes_virtual_stages)
     refuse("virtual_stages", r.virtual_stages, "; schedule ", r.schedule,
-              " has one stage per worker and pipe: use 1, or schedule ",
-              schedules_with(&Traits::takes_virtual_stages));
+           " has one stage per worker and pipe: use 1, or schedule ",
+           schedules_with(&Traits::takes_virtual_stages));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 // What generators share. `generate` has checked the request.
-#include "chimera/base/types.h"
 #include "chimera/base/check.h"
+#include "chimera/base/types.h"
 #include "chimera/schedule/generate.h"
 
 namespace chimera::schedule {

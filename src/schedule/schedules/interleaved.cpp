@@ -37,15 +37,15 @@ ComputePlan make(const Request& r) {
 void check(const Request& r) {
   const Index most_chunks = std::min(kMostDepth, kMostCells / r.micro_batches) / r.depth;
   if (r.virtual_stages < 1 || r.virtual_stages > most_chunks)
-    refuse("virtual_stages", r.virtual_stages, "; it must be 1 to ", most_chunks,
-              " at depth ", r.depth, " with ", r.micro_batches, " micro-batches");
+    refuse("virtual_stages", r.virtual_stages, "; it must be 1 to ", most_chunks, " at depth ",
+           r.depth, " with ", r.micro_batches, " micro-batches");
   if (r.virtual_stages > 1 && r.depth == 1)
     refuse("virtual_stages", r.virtual_stages,
-              " at depth 1; neighbouring stages must be on "
-              "two workers: use depth 2 or more, or 1 virtual stage");
+           " at depth 1; neighbouring stages must be on "
+           "two workers: use depth 2 or more, or 1 virtual stage");
   if (r.micro_batches % r.depth != 0)
-    refuse("micro_batches", r.micro_batches, "; interleaved needs a multiple of depth ",
-              r.depth, ": use ", nearest_multiple(r.micro_batches, r.depth));
+    refuse("micro_batches", r.micro_batches, "; interleaved needs a multiple of depth ", r.depth,
+           ": use ", nearest_multiple(r.micro_batches, r.depth));
 }
 
 }  // namespace

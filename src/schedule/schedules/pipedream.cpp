@@ -22,8 +22,7 @@ std::string several_per_step() {
 void check(const Request& r) {
   if (r.micro_batches != 1)
     refuse("micro_batches", r.micro_batches,
-              "; pipedream updates after every micro-batch: use 1, or schedule ",
-              several_per_step());
+           "; pipedream updates after every micro-batch: use 1, or schedule ", several_per_step());
   if (r.tied)
     FailUsage(
         "the embeddings are tied; under pipedream the first and the last stage hold different "

@@ -16,9 +16,9 @@ ComputePlan make(const Request& r) {
 void check(const Request& r) {
   if (r.micro_batches < r.depth)
     refuse("micro_batches", r.micro_batches,
-              "; pipedream-2bw keeps two weight versions, "
-              "which takes at least depth micro-batches per update: use ",
-              r.depth);
+           "; pipedream-2bw keeps two weight versions, "
+           "which takes at least depth micro-batches per update: use ",
+           r.depth);
 }
 
 }  // namespace

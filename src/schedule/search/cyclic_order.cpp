@@ -5,9 +5,7 @@
 #include "at.h"
 
 namespace chimera::schedule {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 std::vector<Circle> circles_of(const CyclicProblem& p, const CyclicTimes& times) {
   std::vector<Circle> circles(at(p.resources));

@@ -12,9 +12,9 @@
 namespace chimera {
 namespace {
 
-constexpr std::size_t kCountedPiece = std::size_t{64} << 10;    // counted by one thread at a time
-constexpr std::size_t kPart = std::size_t{1} << 20;      // taken in at a time
-constexpr std::size_t kPending = std::size_t{15} << 20;  // text that waits to be counted
+constexpr std::size_t kCountedPiece = std::size_t{64} << 10;  // counted by one thread at a time
+constexpr std::size_t kPart = std::size_t{1} << 20;           // taken in at a time
+constexpr std::size_t kPending = std::size_t{15} << 20;       // text that waits to be counted
 
 // Each line by itself, with the newline that ends it.
 void count_words(std::string_view text, bpe::WordCounter& counter) {

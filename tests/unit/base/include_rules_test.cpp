@@ -228,7 +228,7 @@ TEST_CASE("includes: the checker finds planted violations and nothing else") {
   CHECK(count("src/runtime/worker.cpp", "#include \"chimera/train/trainer.h\"") == 1);
   CHECK(count("src/bench/links.cpp", "#include \"chimera/train/trainer.h\"") == 1);
   CHECK(count("src/paper/page.cpp", "#include \"chimera/setup/config.h\"") == 1);
-  CHECK(count("kernels/cuda/ops/matmul.cpp", "#include <cublasLt.h>") == 0);
+  CHECK(count("kernels/cuda/matmul/matmul.cpp", "#include <cublasLt.h>") == 0);
   CHECK(count("kernels/cuda/autotune/timing.cpp", "#include <cublasLt.h>") == 1);
   CHECK(count("src/main.cpp", "#include \"chimera/train/trainer.h\"") == 1);
   CHECK(count("src/fresh/new.cpp", "") == 1);
@@ -243,7 +243,7 @@ TEST_CASE("includes: the checker finds planted violations and nothing else") {
   CHECK(count("include/chimera/base/log.h", "# ifdef CHIMERA_MPI") == 1);
   CHECK(count("src/nn/block.cpp", "#include \"../model/inner.h\"") == 1);
   CHECK(count("kernels/cuda/comm/no_nccl/no_nccl.cpp", "#include \"../transports.h\"") == 0);
-  CHECK(count("kernels/cuda/comm/no_nccl/no_nccl.cpp", "#include \"../../cpu/inner.h\"") == 1);
+  CHECK(count("kernels/cuda/comm/no_nccl/no_nccl.cpp", "#include \"../../../cpu/inner.h\"") == 1);
   CHECK(violations("include/chimera/base/log.h", "int x;\n").size() == 1);
 }
 
