@@ -79,8 +79,8 @@ void check_heap(const std::string& schedule, Index depth, Index width, const Cha
     steps(10);
     const std::string map = memory_map(worker);
     measure(heap[0]);
-    // glibc counts a freed block as in use while the cache of the thread that freed it holds it, and
-    // blocks that one worker allocates and another frees move between caches, so single rounds
+    // glibc counts a freed block as in use while the cache of the thread that freed it holds it,
+    // and blocks that one worker allocates and another frees move between caches, so single rounds
     // waver. What a step allocates and keeps would show in every round.
     std::size_t round = 0;
     do {

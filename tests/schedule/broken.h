@@ -13,9 +13,7 @@ namespace chimera::schedule::broken {
 
 using Body = std::vector<Instr>;
 
-inline Schedule good() {
-  return build_schedule({.depth = 4, .micro_batches = 4, .tied = true});
-}
+inline Schedule good() { return build_schedule({.depth = 4, .micro_batches = 4, .tied = true}); }
 
 inline Body& body(Schedule& s, int worker) {
   return s.programs[static_cast<std::size_t>(worker)].body;

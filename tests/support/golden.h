@@ -56,8 +56,8 @@ void read_golden_weights(Worker& worker, const checkpoint::SafetensorsFile& sour
 
 struct Outcome {
   std::vector<StepResult> steps;
-  // In fp32: weights as they are computed with after the last step; gradients of step 0, without the
-  // loss scale.
+  // In fp32: weights as they are computed with after the last step; gradients of step 0, without
+  // the loss scale.
   std::map<std::string, std::vector<float>> weights, first_gradients;
 };
 // Runs `steps` steps with local workers, one thread each, from the golden weights; on what
@@ -65,8 +65,8 @@ struct Outcome {
 Outcome run_layout(const GoldenModel& model, const Config& config, Index steps,
                    const std::vector<Index>& order = {});
 
-Config with_layout(Config config, const std::string& schedule, Index depth,
-                          Index width, Index micro_batches, Index batch);
+Config with_layout(Config config, const std::string& schedule, Index depth, Index width,
+                   Index micro_batches, Index batch);
 
 // ||a - b|| / ||b||.
 double relative_error(const std::vector<float>& a, const std::vector<double>& b);

@@ -75,7 +75,8 @@ Floats ring_on_device(DeviceCommunicator& comm, CudaDevice& device, const Floats
 
 }  // namespace
 
-TEST_CASE("streams: what is sent was computed before, and what is received is computed with after") {
+TEST_CASE(
+    "streams: what is sent was computed before, and what is received is computed with after") {
   for (const int workers : {2, 4}) {
     std::vector<Floats> start;
     for (int w = 0; w < workers; ++w)

@@ -30,7 +30,9 @@ class CountingDevice final : public Device {
   void copy(void* to, const void* from, Index bytes, Stream stream) override {
     device_.copy(to, from, bytes, stream);
   }
-  std::unique_ptr<Event> make_event(bool timed) override { return ++made, device_.make_event(timed); }
+  std::unique_ptr<Event> make_event(bool timed) override {
+    return ++made, device_.make_event(timed);
+  }
   void record(Event& mark, Stream stream) override { device_.record(mark, stream); }
   void await(const Event& mark, Stream stream) override { device_.await(mark, stream); }
   bool reached(const Event& mark) override { return device_.reached(mark); }
@@ -128,7 +130,8 @@ TEST_CASE("GPU messages: each transport says its name, and gives its host's endp
       ENSURE(comm.host().transport() == "local" && &comm.host().host() == &comm.host(), "its host");
       ENSURE(comm.stream() == Stream::Compute, "the stream of the first endpoint");
       const auto second = comm.second_endpoint();
-      ENSURE(dynamic_cast<DeviceCommunicator&>(*second).stream() == Stream::Reductions, "the second's");
+      ENSURE(dynamic_cast<DeviceCommunicator&>(*second).stream() == Stream::Reductions,
+             "the second's");
       ENSURE(&second->host() != &comm.host(), "the second's host is the first's");
       double sum = 1;
       sum_over_ranks(second->host(), 4, std::span(&sum, 1), "host memory");
