@@ -4,11 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${ALONE_DIR:-build-alone}
-configure() {
-  cmake -S . -B "$build" -G Ninja -DCHIMERA_UNITY=OFF -DCHIMERA_TESTS=OFF -DCHIMERA_BENCHMARKS=OFF -DCHIMERA_CUDA=OFF \
-    -DCHIMERA_WERROR=ON "$@" >/dev/null
-}
-rm -rf "$build"
-configure  # what CMake finds out by compiling
-configure -DCMAKE_CXX_FLAGS=-fsyntax-only
-ninja -C "$build" -t targets all | sed -n 's/: CXX_COMPILER.*//p' | grep -vE 'chimera_cpu_avx' | xargs ninja -k 0 -C "$build"
+cmake -S . -B "$build" -G Ninja -DCHIMERA_UNITY=OFF -DCHIMERA_TESTS=OFF -DCHIMERA_BENCHMARKS=OFF -DCHIMERA_CUDA=OFF \
+  -DCMAKE_BUILD_TYPE=SyntaxOnly -DCMAKE_CXX_FLAGS_SYNTAXONLY=-fsyntax-only >/dev/null
+ninja -C "$build" -t targets all | sed -n 's/: CXX_COMPILER.*//p' | grep -vE 'chimera_cpu_avx' | xargs ninja -C "$build" -k 0

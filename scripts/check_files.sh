@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is checked of files as files: every file but tests is named in the README of its folder (or of the nearest folder above that
+# What is checked of files as files: every file is named in the README of its folder (or of the nearest folder above that
 # has one), test files are called NAME_test.cpp, C++ is formatted as .clang-format says. Prints what is wrong.
 #   scripts/check_files.sh [names] [format]      (default: both; format needs clang-format 14, Debian 12's)
 # A README names a file in code, by its name, its name without the ending, or a pattern such as `bad_*_test.cpp`.
@@ -40,8 +40,8 @@ check_names() {
       [[ $word == ?*'*'* && $name == $word ]] && known=1 && break
     done
     [ -n "$known" ] || problem "$readme does not name $file"
-  done < <(git ls-files -- src include/chimera kernels scripts configs |
-           grep -vE '(README\.md|CMakeLists\.txt|^src/main\.cpp)$')
+  done < <(git ls-files -- src include/chimera kernels tests scripts configs |
+           grep -vE '(README\.md|CMakeLists\.txt|^src/main\.cpp)$|/fixture/|^tests/cuda_emulator/include/')
   while read -r file; do
     [[ $file == *_test.cpp ]] || problem "$file has test cases: its name should end in _test.cpp"
   done < <(git grep -lE '^(TEST_CASE|SCENARIO|TEMPLATE_TEST_CASE)\(' -- 'tests/*.cpp')

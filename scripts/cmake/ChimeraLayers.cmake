@@ -3,16 +3,17 @@
 function(chimera_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${CHIMERA_UNITY} UNITY_BUILD_MODE GROUP)
   if(CHIMERA_UNITY)  # to the compiler, a source file is a header here: it warns of members of file-local types
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
   endif()
   foreach(source ${ARGN})
     cmake_path(ABSOLUTE_PATH source NORMALIZE)
     cmake_path(GET source PARENT_PATH folder)
     cmake_path(GET folder FILENAME group)
-    if(group STREQUAL schedules)  # each has functions of the same names, on purpose
+    set_property(SOURCE ${source} TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP ${group})
+    # By themselves: schedules, which have functions of the same names on purpose, and what replaces operator new.
+    if(group STREQUAL schedules OR source MATCHES "/allocation_test\\.cpp$")
       set_property(SOURCE ${source} TARGET_DIRECTORY ${target} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
-    set_property(SOURCE ${source} TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP ${group})
   endforeach()
 endfunction()
 
