@@ -21,5 +21,8 @@ export ASAN_OPTIONS=detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktra
 export TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp
 for target in "${targets[@]}"; do
   echo "-- $target"
-  (cd "$build/tests" && "./$target" "$filter")
+  cases=$filter
+  # These send the messages of other cases once more, with other elements, or between other layouts.
+  [ "$build/$target" != build-thread/test_parallel ] || cases+='~"in 16 bits *"~"resume: every ordered pair *"'
+  (cd "$build/tests" && "./$target" "$cases")
 done
