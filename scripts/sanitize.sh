@@ -11,7 +11,7 @@ case $kind in
                      test_nn test_schedule test_comm test_comm_copies test_fuzz test_cuda_emulator test_cuda_comm) ;;
   # [races]: programs that are wrong on purpose; tests of this kind have them in child processes.
   thread) preset=tsan build=build-thread
-          targets=(test_comm test_comm_copies test_parallel test_cuda_emulator test_cuda_comm); filter+='~[races]' ;;
+          targets=(test_parallel test_comm test_comm_copies test_cuda_emulator test_cuda_comm); filter+='~[races]' ;;
   *) echo "sanitize.sh: unknown sanitizers '$kind'" >&2; exit 2 ;;
 esac
 cmake --preset "$preset" >/dev/null  # without CUDA: its sources are the emulator's here
@@ -19,10 +19,15 @@ cmake --build "$build" -j "$(nproc)" --target "${targets[@]}"
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 export ASAN_OPTIONS=detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=suppressions=$PWD/scripts/tsan.supp
-for target in "${targets[@]}"; do
-  echo "-- $target"
-  cases=$filter
+
+run() {  # one executable; what it says is printed at its end
+  local cases=$filter said rc=0
   # These send the messages of other cases once more, with other elements, or between other layouts.
-  [ "$build/$target" != build-thread/test_parallel ] || cases+='~"in 16 bits *"~"resume: every ordered pair *"'
-  (cd "$build/tests" && "./$target" "$cases")
-done
+  [ "$build/$1" != build-thread/test_parallel ] || cases+='~"in 16 bits *"~"resume: every ordered pair *"'
+  said=$(cd "$build/tests" && "./$1" "$cases" 2>&1) || rc=$?
+  printf -- '-- %s\n%s\n' "$1" "$said"
+  return $rc
+}
+export -f run
+export build filter
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run {}'
